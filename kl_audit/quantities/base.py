@@ -1,0 +1,150 @@
+"""What is computed: a quantity is a function of named inputs with its exact reference.
+
+Sign conventions: the log-ratio is d = log p_reference - log p_policy (the argument of k3), and a
+gradient is taken with respect to the quantity's first input: d itself, or the policy's
+log-probability for a quantity of the pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from kl_audit.formats import Float64Array, Format
+from kl_audit.oracle.balls import ball_truth
+from kl_audit.oracle.exact import Reference, certify
+from kl_audit.oracle.truth import BoolArray, Sum, TruthArray
+
+#: A reference in float64 pairs with proven bounds, for formats of at most 24 bits.
+FastReference = Callable[..., Sum]
+
+#: A candidate: ``fn(xp, *inputs)`` in the operations of one array namespace.
+Candidate = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One audited output (the value, or the gradient) of a quantity."""
+
+    reference: Reference
+    fast: FastReference | None = None
+
+    def truth(self, inputs: tuple[Float64Array, ...], fmt: Format) -> TruthArray:
+        """Return the settled truth at every point; raises OracleError where there is none."""
+        if self.fast is not None and fmt.precision <= 24:
+            total = self.fast(*inputs)
+        else:
+            total = ball_truth(self.reference, inputs, fmt)
+        truth = TruthArray(fmt, total)
+        truth.settle(
+            lambda i: certify(self.reference, tuple(float(c[i]) for c in inputs), fmt)
+        )
+        return truth
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A quantity: its inputs, its exact value and gradient, and what must hold for any result."""
+
+    name: str
+    summary: str  #: one line, with the formula
+    inputs: tuple[str, ...]
+    value: Side
+    gradient: Side  #: derivative with respect to ``inputs[0]``
+    log_ratio: Callable[..., Float64Array]  #: the axis of bands and laws, from float64 inputs
+    nonnegative: bool = False  #: a result below zero is a finding (KLA101)
+    valley: bool = False  #: falls for x < 0 and rises for x > 0 (KLA103)
+    zero_at_zero: bool = False  #: (KLA102)
+    lift: Callable[[Candidate], Candidate] = lambda fn: fn  #: a base formulation, made to fit
+    base: str = ""  #: whose formulations serve; its own name unless lifted
+    relift: Callable[[Quantity], Quantity] | None = None  #: makes this quantity from its base
+    #: relative error that the lift itself may add, in units of u, at log-ratio x
+    lift_error: Callable[[Float64Array], Float64Array] = np.zeros_like
+
+    def side(self, output: str) -> Side:
+        """Return the side called ``value`` or ``gradient``."""
+        return self.gradient if output == "gradient" else self.value
+
+    @property
+    def base_name(self) -> str:
+        """The quantity whose formulations compute this one."""
+        return self.base or self.name
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """A clamped objective: clip the log-ratio before, clip the result after; None leaves open."""
+
+    input: tuple[float, float] | None = None
+    output: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        """Describe the clamps in one phrase."""
+        parts = []
+        if self.input:
+            parts.append(f"log-ratio clipped to [{self.input[0]:g}, {self.input[1]:g}]")
+        if self.output:
+            parts.append(f"result clipped to [{self.output[0]:g}, {self.output[1]:g}]")
+        return ", ".join(parts)
+
+    def apply(self, quantity: Quantity) -> Quantity:
+        """Return the clamped objective of a quantity of d, with its own exact value and gradient.
+
+        The gradient is 0 where a clamp is active and undefined exactly on its edge, where
+        frameworks differ and each is right.
+        """
+        value, slope = quantity.value, quantity.gradient
+        inner, outer = self.input, self.output
+
+        def value_reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
+            result = value.reference(ops, ops.clip(d, *inner) if inner else d)
+            return ops.clip(result, *outer) if outer else result
+
+        def slope_reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
+            if inner and not ops.inside(d, *inner):
+                return d - d
+            if outer and not ops.inside(value.reference(ops, d), *outer):
+                return d - d
+            return slope.reference(ops, d)
+
+        def fast_value(d: Float64Array) -> Sum:
+            assert value.fast is not None
+            total = value.fast(np.clip(d, *inner) if inner else d)
+            return clip_sum(total, *outer) if outer else total
+
+        def fast_slope(d: Float64Array) -> Sum:
+            assert value.fast is not None
+            assert slope.fast is not None
+            total = slope.fast(d)
+            for x, limits in ((d, inner), (value.fast(d).hi, outer)):
+                if limits:
+                    total = _masked(total, x, *limits)
+            return total
+
+        has_fast = value.fast is not None and slope.fast is not None
+        return replace(
+            quantity,
+            value=Side(value_reference, fast_value if has_fast else None),
+            gradient=Side(slope_reference, fast_slope if has_fast else None),
+        )
+
+
+def clip_sum(total: Sum, low: float, high: float) -> Sum:
+    """Clip a bulk value; where a limit is active it is exact."""
+    out: BoolArray = (total.hi >= high) | (total.hi <= low)
+    return Sum(
+        np.clip(total.hi, low, high),
+        np.where(out, 0.0, total.lo),
+        np.where(out, 0.0, total.err),
+    )
+
+
+def _masked(total: Sum, x: Float64Array, low: float, high: float) -> Sum:
+    """Zero a derivative where x is outside its limits; nan (undefined) on them."""
+    out = (x > high) | (x < low)
+    hi = np.where(out, 0.0, total.hi)
+    hi[(x == low) | (x == high)] = np.nan
+    return Sum(hi, np.where(out, 0.0, total.lo), np.where(out, 0.0, total.err))
