@@ -194,7 +194,7 @@ class Tally:
     def _keep_worst(self, chunk: Chunk, got: Float64Array, size: Float64Array) -> None:
         k = min(self.top, len(size))
         for i in np.argpartition(size, -k)[-k:].tolist():
-            if size[i] > 0:
+            if size[i] > 0 or len(size) <= self.top:  # a short list is kept whole
                 self.worst.append((float(size[i]), chunk.witness(i, got)))
         self.worst.sort(key=lambda w: -w[0])
         del self.worst[self.top :]

@@ -43,14 +43,23 @@ class IntervalOps:
     def __init__(self, precision: int) -> None:
         self._ctx = MPIntervalContext()
         self._ctx.prec = precision
+        slack = self._ctx.mpf(2) ** (2 - precision)
+        self._widening = self._ctx.mpf([(1 - slack).a, (1 + slack).b])
 
     def number(self, x: float) -> Any:  # noqa: ANN401
         """Return the point interval that holds the float x exactly."""
         return self._ctx.mpf(x)
 
     def exp(self, x: Any) -> Any:  # noqa: ANN401
-        """Return e**x."""
-        return self._ctx.exp(x)
+        """Return an interval that contains e**x.
+
+        mpmath's own does not always: below about 2**(-prec/2) its e**x is 1 + x exactly, rounded
+        neither down nor up, and e**x - x - 1 is then the point 0.  Its error is within a few units
+        in the last place, so the interval is widened by four.
+        """
+        if x.a == 0 and x.b == 0:
+            return self._ctx.mpf(1)
+        return self._ctx.exp(x) * self._widening
 
     def clip(self, x: Any, low: float, high: float) -> Any:  # noqa: ANN401
         """Return min(max(x, low), high); monotone, so it acts on the ends of the interval."""

@@ -7,6 +7,7 @@ log-probability for a quantity of the pair.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,8 +16,11 @@ import numpy as np
 
 from kl_audit.formats import Float64Array, Format
 from kl_audit.oracle.balls import ball_truth
-from kl_audit.oracle.exact import Reference, certify
+from kl_audit.oracle.exact import Reference, Undefined, certify
 from kl_audit.oracle.truth import BoolArray, Sum, TruthArray
+
+#: Relative width of a clamp's edge: one unit in the last place of bfloat16, the coarsest format.
+EDGE = 2.0**-7
 
 #: A reference in float64 pairs with proven bounds, for formats of at most 24 bits.
 FastReference = Callable[..., Sum]
@@ -31,6 +35,8 @@ class Side:
 
     reference: Reference
     fast: FastReference | None = None
+    #: limits at log-ratio -inf and +inf
+    limits: tuple[float, float] = (float("nan"), float("nan"))
 
     def truth(self, inputs: tuple[Float64Array, ...], fmt: Format) -> TruthArray:
         """Return the settled truth at every point; raises OracleError where there is none."""
@@ -93,8 +99,9 @@ class Clamp:
     def apply(self, quantity: Quantity) -> Quantity:
         """Return the clamped objective of a quantity of d, with its own exact value and gradient.
 
-        The gradient is 0 where a clamp is active and undefined exactly on its edge, where
-        frameworks differ and each is right.
+        The gradient is 0 where a clamp is active and undefined on its edge, where frameworks differ
+        and each is right: exactly there for the log-ratio, and for the result within EDGE of the
+        limit, where the candidate's own rounding decides on which side it is.
         """
         value, slope = quantity.value, quantity.gradient
         inner, outer = self.input, self.output
@@ -106,8 +113,13 @@ class Clamp:
         def slope_reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
             if inner and not ops.inside(d, *inner):
                 return d - d
-            if outer and not ops.inside(value.reference(ops, d), *outer):
-                return d - d
+            if outer:
+                result = value.reference(ops, d)
+                ends = [(x - abs(x) * EDGE, x + abs(x) * EDGE) for x in outer]
+                if any(ops.inside(result, *end) for end in ends):
+                    raise Undefined
+                if not ops.inside(result, *outer):
+                    return d - d
             return slope.reference(ops, d)
 
         def fast_value(d: Float64Array) -> Sum:
@@ -119,16 +131,22 @@ class Clamp:
             assert value.fast is not None
             assert slope.fast is not None
             total = slope.fast(d)
-            for x, limits in ((d, inner), (value.fast(d).hi, outer)):
+            for x, limits, edge in ((d, inner, 0.0), (value.fast(d).hi, outer, EDGE)):
                 if limits:
-                    total = _masked(total, x, *limits)
+                    total = _masked(total, x, *limits, edge)
             return total
 
+        low, high = value.limits
+        if inner:
+            low, high = (float(value.fast(np.array([x])).hi[0]) if value.fast else math.nan
+                         for x in inner)  # fmt: skip
+        if outer:
+            low, high = (min(max(x, outer[0]), outer[1]) for x in (low, high))
         has_fast = value.fast is not None and slope.fast is not None
         return replace(
             quantity,
-            value=Side(value_reference, fast_value if has_fast else None),
-            gradient=Side(slope_reference, fast_slope if has_fast else None),
+            value=Side(value_reference, fast_value if has_fast else None, (low, high)),
+            gradient=Side(slope_reference, fast_slope if has_fast else None, (0.0, 0.0)),
         )
 
 
@@ -142,9 +160,10 @@ def clip_sum(total: Sum, low: float, high: float) -> Sum:
     )
 
 
-def _masked(total: Sum, x: Float64Array, low: float, high: float) -> Sum:
-    """Zero a derivative where x is outside its limits; nan (undefined) on them."""
+def _masked(total: Sum, x: Float64Array, low: float, high: float, edge: float) -> Sum:
+    """Zero a derivative where x is outside its limits; nan (undefined) on their edges."""
     out = (x > high) | (x < low)
     hi = np.where(out, 0.0, total.hi)
-    hi[(x == low) | (x == high)] = np.nan
+    for limit in (low, high):
+        hi[np.abs(x - limit) <= edge * abs(limit)] = np.nan
     return Sum(hi, np.where(out, 0.0, total.lo), np.where(out, 0.0, total.err))

@@ -6,6 +6,7 @@ here the exact references are wrapped alike.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from kl_audit.formats import Float64Array
 from kl_audit.oracle.truth import Sum
 from kl_audit.quantities.base import Candidate, Quantity, Side
+from kl_audit.quantities.scalar import K3
 
 
 def _difference(policy: Float64Array, reference: Float64Array) -> Float64Array:
@@ -79,12 +81,15 @@ def weighted(q: Quantity) -> Quantity:
         return q.value.reference(ops, d)
 
     def slope(ops: Any, d: Any) -> Any:  # noqa: ANN401
+        if q.value.reference is K3.value.reference:
+            return d  # the difference below, without its cancellation
         return q.gradient.reference(ops, d) - q.value.reference(ops, d)
 
     return replace(
         q, name=f"weighted-{q.name}",
         summary="exp(p - stop_gradient(p)) k3(d) on policy: the value of k3, the gradient d",
-        value=Side(value, q.value.fast), gradient=Side(slope), lift=lift, base=q.name,
+        value=Side(value, q.value.fast, q.value.limits),
+        gradient=Side(slope, None, (-math.inf, math.inf)), lift=lift, base=q.name,
         relift=weighted,
     )  # fmt: skip
 
@@ -105,7 +110,9 @@ def weighted_pair(q: Quantity) -> Quantity:
         return ops.exp(p - o) * q.value.reference(ops, r - p)
 
     def slope(ops: Any, p: Any, o: Any, r: Any) -> Any:  # noqa: ANN401
-        rest = q.value.reference(ops, r - p) - q.gradient.reference(ops, r - p)
+        rest = p - r
+        if q.value.reference is not K3.value.reference:
+            rest = q.value.reference(ops, r - p) - q.gradient.reference(ops, r - p)
         return ops.exp(p - o) * rest
 
     return replace(

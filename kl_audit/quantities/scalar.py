@@ -6,6 +6,7 @@ k1 = -d, k2 = d^2/2, k3 = e^d - 1 - d, ratio = e^d.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ def _identity(d: Float64Array) -> Float64Array:
     return d
 
 
-_EXP = Side(lambda ops, d: ops.exp(d), lambda d: doubles.exp(d, _is_wide(d)))
-_EXPM1 = Side(lambda ops, d: ops.exp(d) - 1, lambda d: doubles.expm1(d, _is_wide(d)))
+_EXP = Side(lambda ops, d: ops.exp(d), lambda d: doubles.exp(d, _is_wide(d)), (0.0, math.inf))
+_EXPM1 = Side(lambda ops, d: ops.exp(d) - 1, lambda d: doubles.expm1(d, _is_wide(d)), (-1.0, math.inf))
 
 
 def _is_wide(d: Float64Array) -> bool:
@@ -44,7 +45,7 @@ def _constant(value: float) -> Side:
     def reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
         return d - d + int(value)
 
-    return Side(reference, lambda d: _exact(np.full_like(d, value)))
+    return Side(reference, lambda d: _exact(np.full_like(d, value)), (value, value))
 
 
 RATIO = Quantity(
@@ -53,17 +54,21 @@ RATIO = Quantity(
 )
 K1 = Quantity(
     "k1", "k1 = -d, unbiased for KL(policy || reference), of either sign", ("d",),
-    Side(lambda ops, d: -d, lambda d: _exact(-d)), _constant(-1.0), _identity,
+    Side(lambda ops, d: -d, lambda d: _exact(-d), (math.inf, -math.inf)), _constant(-1.0), _identity,
 )
 K2 = Quantity(
     "k2", "k2 = d^2/2, biased, never negative", ("d",),
-    Side(lambda ops, d: d * d / 2, _half_square),
-    Side(lambda ops, d: d, _exact), _identity,
+    Side(lambda ops, d: d * d / 2, _half_square, (math.inf, math.inf)),
+    Side(lambda ops, d: d, _exact, (-math.inf, math.inf)), _identity,
     nonnegative=True, valley=True, zero_at_zero=True,
 )
 K3 = Quantity(
     "k3", "k3 = exp(d) - 1 - d, unbiased for KL(policy || reference), never negative", ("d",),
-    Side(lambda ops, d: ops.exp(d) - d - 1, lambda d: doubles.k3(d, _is_wide(d))),
+    Side(
+        lambda ops, d: ops.exp(d) - d - 1,
+        lambda d: doubles.k3(d, _is_wide(d)),
+        (math.inf, math.inf),
+    ),
     _EXPM1, _identity,
     nonnegative=True, valley=True, zero_at_zero=True,
 )

@@ -1,0 +1,439 @@
+"""Measurements against bounds: verdicts, and findings with codes.
+
+A row **fails** on any finding of level ``error``.  It is **vacuous** when nothing failed but its law
+promises nothing (a bound of 1 or more) somewhere in 1e-6 <= |x| < 1, where trainers' log-ratios are,
+and no other bound was asked for.  Else it **passes**.  False zeros and non-monotone neighbours that the
+law allows are notes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from kl_audit.errors import OracleError
+from kl_audit.formats import Float64Array, hex_float
+from kl_audit.formulations.laws import Law
+from kl_audit.grids import CORE_HIGH, CORE_LOW
+from kl_audit.measure import Band, Count, Tally, Witness
+from kl_audit.oracle.exact import Undefined
+from kl_audit.sweep import Row
+from kl_audit.ulp import overflow_threshold, round_to_format, ulp_error
+
+#: A witness's bulk error may differ from the exact one by this much, relative, before it is a finding.
+ORACLE_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing to tell the reader about a row."""
+
+    code: str
+    level: str  #: error: the row fails; note: told, not held against it
+    message: str
+    witness: Witness | None = None
+
+
+@dataclass(frozen=True)
+class BandVerdict:
+    """A decade and how the law fared in it."""
+
+    band: Band
+    bound: float | None
+    ratio: float | None
+    verdict: str
+
+
+@dataclass(frozen=True)
+class LawVerdict:
+    """How the law fared over the row."""
+
+    name: str
+    holds: bool
+    constant: float | None  #: measured, over the decades where the law is not vacuous
+    predicted: float | None  #: from the library function's own error, over the same decades
+    library_error: float | None  #: E, in ulp
+    blame: str | None
+
+
+@dataclass
+class Judgement:
+    """Everything that is said about a row."""
+
+    verdict: str = "pass"
+    reason: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    bands: list[BandVerdict] = field(default_factory=list)
+    law: LawVerdict | None = None
+    max_ulp: float = 0.0
+    max_rel: float = 0.0
+    worst: list[tuple[float, Witness]] = field(default_factory=list)  #: exact errors, worst first
+
+
+def relative_to(row: Row) -> str:
+    """Name the row, as every failure line begins."""
+    what = row.block.quantity.name + ("" if row.block.output == "value" else " gradient")
+    return f"{what} {row.formulation.name} {row.block.fmt.name} {row.target}"
+
+
+def at(row: Row, inputs: tuple[float, ...]) -> str:
+    """Show inputs in hex and as bit patterns: ``x=0x1.8p-20 (0x35c00000)``."""
+    names = ("x",) if len(inputs) == 1 else row.block.quantity.inputs
+    fmt = row.block.fmt
+    return ", ".join(
+        f"{n}={hex_float(v)} ({fmt.to_bits(v)})" for n, v in zip(names, inputs, strict=True)
+    )
+
+
+def line(row: Row, text: str, code: str, witness: Witness | None = None) -> str:
+    """Return the one-line form of a finding: value, limit, witness in hex, code."""
+    if witness is None:
+        return f"{relative_to(row)}: {text} [{code}]"
+    want = show_truth(row, witness.inputs)
+    return (
+        f"{relative_to(row)}: {text} at {at(row, witness.inputs)}: "
+        f"got {hex_float(witness.got)}, want {want} [{code}]"
+    )
+
+
+def show_truth(row: Row, inputs: tuple[float, ...]) -> str:
+    """Return the right result in hex, or ``no value`` where there is none."""
+    try:
+        want = expected(row, inputs)
+    except OracleError:
+        want = None
+    return "no value" if want is None else hex_float(want)
+
+
+def judge(row: Row, max_ulp: float | None = None) -> Judgement:
+    """Return the verdict on a row, its findings, and its figures recomputed exactly."""
+    out = Judgement()
+    if row.skipped is not None:
+        out.verdict, out.reason = "skipped", row.skipped
+        return out
+    if row.failed is not None:
+        code = "KLA901" if row.oracle_failed else "KLA200"
+        out.verdict, out.reason = "fail", row.failed
+        out.findings.append(Finding(code, "error", line(row, row.failed, code)))
+        return out
+    try:
+        _recompute(row, out)
+        _law(row, out)
+        _bound(row, out, max_ulp)
+        _counts(row, out)
+        _specials(row, out)
+    except OracleError as error:
+        _add(row, out, "KLA901", str(error), None)
+    _lengths(row, out)
+    _bias(row, out)
+    errors = [f for f in out.findings if f.level == "error"]
+    if errors:
+        out.verdict = "fail"
+        out.reason = "; ".join(dict.fromkeys(f.code for f in errors))
+    else:
+        out.verdict, out.reason = _unfailed(row, out, max_ulp)
+    return out
+
+
+def _add(
+    row: Row, out: Judgement, code: str, text: str, witness: Witness | None, level: str = "error"
+) -> None:
+    out.findings.append(Finding(code, level, line(row, text, code, witness), witness))
+
+
+def _recompute(row: Row, out: Judgement) -> None:
+    """Replace the printed figures by exact ones; a disagreement with the bulk oracle is a finding."""
+    worst = []
+    for size, witness in row.tally.worst:
+        exact = _exact_error(row, witness)
+        if exact is None:
+            continue
+        worst.append((exact[0], witness))
+        if not math.isclose(exact[0], size, rel_tol=ORACLE_TOLERANCE, abs_tol=1e-9):
+            text = f"bulk oracle says {size:.6g} ulp, exact oracle {exact[0]:.6g}"
+            _add(row, out, "KLA902", text, witness)
+    worst.sort(key=lambda w: -w[0])
+    out.worst = worst
+    out.max_ulp = worst[0][0] if worst else 0.0
+    peak = row.tally.max_rel
+    exact = _exact_error(row, peak.at) if peak.at is not None and peak.value else None
+    out.max_rel = exact[1] if exact is not None else 0.0
+    if exact is not None and not math.isclose(exact[1], peak.value, rel_tol=ORACLE_TOLERANCE):
+        text = f"bulk oracle says relative error {peak.value:.6g}, exact oracle {exact[1]:.6g}"
+        _add(row, out, "KLA902", text, peak.at)
+    for count in (row.tally.negatives, row.tally.false_zeros, row.tally.nonfinite):
+        _confirm(row, out, count)
+
+
+def _exact_error(row: Row, witness: Witness) -> tuple[float, float] | None:
+    """Return (|ulp error|, relative error) at a witness by the exact oracle."""
+    try:
+        truth = row.truth_at(witness.inputs)
+    except Undefined:
+        return None
+    if abs(truth) >= overflow_threshold(row.block.fmt) or not math.isfinite(witness.got):
+        return None
+    ulps = _to_float(abs(ulp_error(witness.got, truth, row.block.fmt)))
+    if truth == 0:
+        return ulps, math.inf if witness.got else 0.0
+    return ulps, _to_float(abs((Fraction(witness.got) - truth) / truth))
+
+
+def _to_float(value: Fraction) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _confirm(row: Row, out: Judgement, count: Count) -> None:
+    """Check the first witness of a count against the exact oracle's rounding."""
+    if count.first is None:
+        return
+    try:
+        want = round_to_format(row.truth_at(count.first.inputs), row.block.fmt)
+    except Undefined:
+        return
+    if want == count.first.got and not (want == 0 and count is row.tally.zero_signs):
+        _add(row, out, "KLA902", "counted as wrong, and is right by the exact oracle", count.first)
+
+
+def _law(row: Row, out: Judgement) -> None:
+    law, tally = row.law, row.tally
+    bands = list(tally.ordered_bands())
+    if law is None:
+        out.bands = [BandVerdict(b, None, None, "vacuous") for b in bands]
+        return
+    out.bands = [_band(row, law, b) for b in bands]
+    live = [v.band for v in out.bands if v.verdict != "vacuous"]
+    inside = [b for b in live if law.in_ulps or b.hi <= CORE_HIGH]
+    failing = [v for v in out.bands if v.verdict == "fail"]
+    constant = max((b.constant for b in inside), default=None)
+    error = predicted = None
+    if row.library is not None and inside:
+        error = max(_library_error(row.library, b) for b in inside)
+        predicted = law.predicted(error)
+    blame = None
+    if failing:
+        explained = all(_library_explains(row, law, v) for v in failing)
+        blame = "library" if explained else "formulation"
+        worst = max(failing, key=lambda v: v.ratio or 0.0)
+        unit = "ulp" if law.in_ulps else "relative error"
+        value = worst.band.law_error
+        text = (
+            f"{value:.3g} {unit} > {worst.bound:.3g} by law {law.name} "
+            f"in [{worst.band.lo:g}, {worst.band.hi:g}), blame {blame}"
+        )
+        code = "KLA403" if row.block.output == "gradient" else "KLA301"
+        _add(row, out, code, text, None)
+    out.law = LawVerdict(law.name, not failing, constant, predicted, error, blame)
+
+
+def _band(row: Row, law: Law, band: Band) -> BandVerdict:
+    """Hold one decade against the law: at once below 1, pointwise above."""
+    fmt = row.block.fmt
+    decade = law.decade_bound(fmt, band.x_min, band.x_max)
+    if decade is None:
+        bound, ratio = band.pointwise_bound, band.pointwise_ratio
+    else:
+        bound = decade
+        if not law.in_ulps:
+            bound += float(row.block.quantity.lift_error(_array(band.x_max))[0]) * fmt.u
+        error = band.law_error
+        ratio = error / bound if bound > 0 else (0.0 if error == 0 else math.inf)
+    if not law.in_ulps and not bound < 1:
+        return BandVerdict(band, bound, ratio, "vacuous")
+    return BandVerdict(band, bound, ratio, "fail" if ratio > 1 else "pass")
+
+
+def _array(x: float) -> Float64Array:
+    return np.array([x])
+
+
+def _library_error(library: Tally, band: Band) -> float:
+    """Return E over the same decade; where nothing was measured there, over all."""
+    for other in library.bands.values():
+        if other.lo == band.lo:
+            return other.max_ulp
+    return library.max_ulp.value
+
+
+def _library_explains(row: Row, law: Law, verdict: BandVerdict) -> bool:
+    """Tell whether the library function's own error, in that decade, accounts for the excess.
+
+    Below 1 the law's factor |x expm1(x)| / k3 is at most 2.4 where the law takes 2, and the last
+    rounding adds at most x: C <= 1.2 (predicted) + 1.
+    """
+    if row.library is None:
+        return False
+    band = verdict.band
+    error = _library_error(row.library, band)
+    if error <= 0.5:
+        return False
+    if law.in_ulps:
+        return band.law_error <= 1.2 * law.predicted(error) + 1
+    if band.x_max < 1 and band.constant:
+        return band.constant <= 1.2 * law.predicted(error) + 1
+    return band.pointwise_ratio <= 2.4 * error + 1
+
+
+def _bound(row: Row, out: Judgement, max_ulp: float | None) -> None:
+    if max_ulp is None or out.max_ulp <= max_ulp:
+        return
+    code = "KLA403" if row.block.output == "gradient" else "KLA001"
+    _add(row, out, code, f"{out.max_ulp:.3g} ulp > {max_ulp:g}", out.worst[0][1])
+
+
+def _counts(row: Row, out: Judgement) -> None:
+    tally, n = row.tally, row.tally.points
+    gradient = row.block.output == "gradient"
+
+    def told(count: Count, code: str, what: str, level: str = "error") -> None:
+        if count.n:
+            _add(row, out, code, f"{what} for {count.n:,} of {n:,} inputs, worst", count.worst, level)
+
+    told(tally.negatives, "KLA101", "negative")
+    told(tally.not_zero_at_zero, "KLA102", "not 0 at log-ratio 0")
+    told(
+        tally.nonmonotone, "KLA103", "not monotone",
+        "error" if row.formulation.monotone else "note",
+    )  # fmt: skip
+    told(
+        tally.false_zeros, "KLA402" if gradient else "KLA104",
+        "exactly 0 where it must pull" if gradient else "false zero",
+        "error" if tally.zeros_at_law.n else "note",
+    )  # fmt: skip
+    told(tally.nan, "KLA401" if gradient else "KLA201", "NaN")
+    if tally.nonfinite.n > tally.nan.n:
+        others = tally.nonfinite.n - tally.nan.n
+        witness = tally.nonfinite.worst
+        _add(row, out, "KLA202", f"finite and infinite confused for {others:,} of {n:,} inputs, first",
+             witness)  # fmt: skip
+    told(tally.zero_signs, "KLA203", "zero of the wrong sign", "note")
+    told(tally.flushed, "KLA204", "flushed to zero by the back end", "note")
+
+
+def expected(row: Row, inputs: tuple[float, ...]) -> float | None:
+    """Return the correctly rounded result at any input, or None where there is no single one."""
+    side = row.objective.side(row.block.output)
+    if all(math.isfinite(x) for x in inputs):
+        try:
+            return round_to_format(row.truth_at(inputs), row.block.fmt)
+        except Undefined:
+            return None
+    if len(inputs) > 1:
+        return None
+    return math.nan if math.isnan(inputs[0]) else side.limits[inputs[0] > 0]
+
+
+def _specials(row: Row, out: Judgement) -> None:
+    """Hold the special values: finite ones as any other, infinite ones against the limits."""
+    report = row.lengths
+    if report is None:
+        return
+    flushes = row.flushing is not None and row.flushing.results
+    for inputs, got in zip(report.inputs, report.results, strict=True):
+        want = expected(row, inputs)
+        if want is None:
+            continue
+        witness = Witness(inputs, got)
+        finite = all(math.isfinite(x) for x in inputs)
+        same_kind = (
+            math.isnan(want) == math.isnan(got)
+            and math.isinf(want) == math.isinf(got)
+            and (not math.isinf(want) or want == got)
+        )
+        if not same_kind and finite:
+            gradient = row.block.output == "gradient"
+            nan = "KLA401" if gradient else "KLA201"
+            code = nan if math.isnan(got) else "KLA202"
+            _add(row, out, code, "wrong at a special value", witness)
+        elif not same_kind:
+            _add(row, out, "KLA205", "not the limit", witness, "note")
+        elif finite and row.block.output == "value":
+            if row.block.quantity.nonnegative and got < 0 and not row.tally.negatives.n:
+                _add(row, out, "KLA101", "negative at a special value", witness)
+            if want == 0 and got != 0 and row.block.quantity.zero_at_zero and _is_zero(row, inputs):
+                _add(row, out, "KLA102", "not 0 at log-ratio 0", witness)
+            if flushes and got == 0 and want != 0 and not row.tally.flushed.n:
+                _add(row, out, "KLA204", "flushed to zero by the back end", witness, "note")
+
+
+def _is_zero(row: Row, inputs: tuple[float, ...]) -> bool:
+    return float(row.block.quantity.log_ratio(*(_array(x) for x in inputs))[0]) == 0
+
+
+def _lengths(row: Row, out: Judgement) -> None:
+    if row.lengths is None or not row.lengths.differences:
+        return
+    d = max(
+        row.lengths.differences,
+        key=lambda d: abs(d.at_length - d.at_vector) if math.isfinite(d.at_length) else -1.0,
+    )
+    lengths = sorted({x.length for x in row.lengths.differences})
+    text = (
+        f"{hex_float(d.at_length)} in an array of {d.length}, not as at vector length "
+        f"(lengths that differ: {', '.join(map(str, lengths))});"
+    )
+    _add(row, out, "KLA105", text, Witness(d.inputs, d.at_vector), "note")
+
+
+def _bias(row: Row, out: Judgement) -> None:
+    """Say how far a clamped objective is from the quantity: not rounding, and by design."""
+    clamp = row.formulation.clamp
+    if clamp is None:
+        return
+    low, high = _unclamped(row)
+    text = (
+        f"not rounding: {clamp}, so the objective leaves {row.block.quantity.base_name} "
+        f"for log-ratio > {high:.5g} and < {low:.5g}"
+    )
+    _add(row, out, "KLA601", text, None, "note")
+
+
+def _unclamped(row: Row) -> tuple[float, float]:
+    """Return the interval of log-ratios on which the clamped objective is k3, by bisection."""
+    clamp = row.formulation.clamp
+    assert clamp is not None
+    ends = []
+    for side in (-1.0, 1.0):
+        limits = []
+        if clamp.input:
+            limits.append(abs(clamp.input[side > 0]))
+        if clamp.output:
+            low, high = 0.0, 1000.0
+            for _ in range(60):
+                x = (low + high) / 2
+                with_limit = math.expm1(min(side * x, 700.0)) - side * x
+                low, high = (low, x) if with_limit > clamp.output[1] else (x, high)
+            limits.append(high)
+        ends.append(side * min(limits))
+    return ends[0], ends[1]
+
+
+def _unfailed(row: Row, out: Judgement, max_ulp: float | None) -> tuple[str, str | None]:
+    """Return pass or vacuous for a row without errors, and why."""
+    if not row.tally.points:
+        return "vacuous", "no points were measured"
+    if max_ulp is not None:
+        return "pass", None
+    if row.law is None:
+        return "vacuous", "no law is stated for it and no bound was asked for"
+    core = [v for v in out.bands if v.band.lo >= CORE_LOW * 0.999 and v.band.hi <= CORE_HIGH]
+    considered = core or out.bands
+    vacuous = [v for v in considered if v.verdict == "vacuous"]
+    if not considered:
+        return "vacuous", "every point is at log-ratio 0"
+    if vacuous:
+        below = max(v.band.hi for v in vacuous)
+        return "vacuous", (
+            f"law {row.law.name} is 1 or more for |x| < {below:g}: it promises nothing in "
+            f"{len(vacuous)} of {len(considered)} decades"
+        )
+    return "pass", None
+
+
+__all__ = ["BandVerdict", "Finding", "Judgement", "LawVerdict", "judge", "line"]

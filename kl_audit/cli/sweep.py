@@ -1,0 +1,169 @@
+"""``kl-audit sweep``: the main job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kl_audit.sweep import Block
+
+#: Values in each decade by default: 2e5 points of float32, and 1e5 of float64, whose truth is slow.
+PER_DECADE = {"float64": 200}
+PER_DECADE_DEFAULT = 2000
+
+
+def command(
+    quantity: Annotated[
+        list[str] | None,
+        typer.Option(help="k1, k2, k3, ratio, weighted-k3, k3-pair, ...; or all.  [default: k3]"),
+    ] = None,
+    formulation: Annotated[
+        list[str] | None, typer.Option(help="naive, expm1, hybrid, ...; or all.  [default: all]")
+    ] = None,
+    backend: Annotated[
+        list[str] | None, typer.Option(help="numpy, torch, jax; or all.  [default: all]")
+    ] = None,
+    mode: Annotated[
+        list[str] | None, typer.Option(help="eager, compile, jit; or all.  [default: all]")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, tpu, ...")] = "cpu",
+    dtype: Annotated[
+        list[str] | None, typer.Option(help="fp64, fp32, bf16, fp16; or all.  [default: fp32]")
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", help="value or gradient; or all.  [default: value]"),
+    ] = None,
+    grid: Annotated[
+        str | None,
+        typer.Option(
+            help="exhaustive, decades, LO:HI:N, LO:HI:N:log, a list (0.1,0.01), or a file.  "
+            "[default: exhaustive for bf16 and fp16, decades for fp32 and fp64]"
+        ),
+    ] = None,
+    per_decade: Annotated[
+        int | None, typer.Option(help="Values in each decade.  [default: 2000; fp64: 200]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the sampled grids.")] = 0,
+    top: Annotated[int, typer.Option(min=1, max=1000, help="Worst points to keep.")] = 5,
+    max_ulp: Annotated[
+        float | None, typer.Option(help="Fail a row whose error exceeds this many ulp.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit 1 when a row fails, or when none was measured.")
+    ] = False,
+    output_format: Annotated[
+        list[str] | None,
+        typer.Option(help="text, json, jsonl, markdown; json=FILE to a file. Repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", help="Write the report to this file.")
+    ] = None,
+    progress: Annotated[
+        bool, typer.Option("--progress/--no-progress", help="Show progress on stderr.")
+    ] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No text on stdout.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Histograms, worst points, notes.")
+    ] = False,
+) -> None:
+    """Measure quantity x formulation x back end x mode x dtype on a grid against the truth."""
+    from kl_audit.checks import judge
+    from kl_audit.cli.output import parse_destinations, write
+    from kl_audit.cli.progress import Bar
+    from kl_audit.errors import UsageError
+    from kl_audit.report.build import build_report, build_result
+    from kl_audit.sweep import sweep
+
+    destinations = parse_destinations(output_format or [], out)
+    if max_ulp is not None and not max_ulp >= 0:
+        raise UsageError(f"--max-ulp {max_ulp:g}: expected a number of ulp, 0 or more.")
+    blocks = plan(
+        quantity or ["k3"], output or ["value"], formulation or [], backend or ["all"],
+        mode or ["all"], device, dtype or ["fp32"], grid, per_decade,
+    )  # fmt: skip
+    done = []
+    interrupted = False
+    shown = progress and not quiet and sys.stderr.isatty()
+    with Bar(shown) as bar:
+        try:
+            for row in sweep(blocks, seed, top, bar):
+                done.append((row, build_result(row, judge(row, max_ulp))))
+        except KeyboardInterrupt:
+            interrupted = True
+    command_line = ["kl-audit", *sys.argv[1:]]
+    report = build_report(done, command_line, seed, interrupted)
+    if done or not interrupted:
+        write(report, destinations, verbose, quiet)
+    if interrupted:
+        finished = ", ".join(bar.finished) or "nothing"
+        typer.echo(f"kl-audit: interrupted in {bar.current}; finished: {finished}.", err=True)
+        raise typer.Exit(130)
+    measured = len(report.results) - report.summary.skipped
+    if not measured:
+        typer.echo("kl-audit: nothing was measured: every row is skipped (reasons above).", err=True)
+    if check and (report.summary.fail or not measured):
+        raise typer.Exit(1)
+
+
+def plan(
+    quantities: list[str], outputs: list[str], formulations: list[str], backends: list[str],
+    modes: list[str], device: str, dtypes: list[str], grid: str | None, per_decade: int | None,
+) -> list[Block]:  # fmt: skip
+    """Turn names into blocks; raises UsageError for an unknown name or an empty combination."""
+    from kl_audit.backends import BACKENDS, find_backend
+    from kl_audit.errors import UsageError, unknown
+    from kl_audit.formats import FORMATS, find_format
+    from kl_audit.formulations import find_formulations
+    from kl_audit.grids import parse_grid
+    from kl_audit.quantities import QUANTITIES, find_quantity
+    from kl_audit.sweep import Block, Target
+
+    def named(names: list[str], known: list[str]) -> list[str]:
+        return known if "all" in names else list(dict.fromkeys(names))
+
+    chosen_backends = [find_backend(n) for n in named(backends, list(BACKENDS))]
+    every_mode = list(dict.fromkeys(m.name for b in BACKENDS.values() for m in b.modes))
+    for name in modes:
+        if name not in (*every_mode, "all"):
+            raise unknown("mode", name, every_mode)
+    targets = tuple(
+        Target(b, m.name, device)
+        for b in chosen_backends
+        for m in b.modes
+        if "all" in modes or m.name in modes
+    )
+    if not targets:
+        have = "; ".join(f"{b.name}: {', '.join(m.name for m in b.modes)}" for b in chosen_backends)
+        raise UsageError(f"no such mode in these backends: {', '.join(modes)}. They have {have}.")
+    for name in outputs:
+        if name not in ("value", "gradient", "all"):
+            raise unknown("output", name, ["value", "gradient"])
+    fmts = [find_format(n) for n in named(dtypes, list(FORMATS))]
+    chosen = [find_quantity(n) for n in named(quantities, list(QUANTITIES))]
+    if len(chosen) > 1 and formulations and "all" not in formulations:
+        # A formulation belongs to one quantity: each name must fit at least one of those asked for.
+        for name in formulations:
+            owners = {q.base_name for q in chosen}
+            if not any(name in {f.name for f in find_formulations(o, [])} for o in owners):
+                find_formulations(chosen[0].base_name, [name])
+    blocks = []
+    for fmt in dict.fromkeys(fmts):
+        for q in chosen:
+            default = "exhaustive" if fmt.bits == 16 and len(q.inputs) == 1 else "decades"
+            n = per_decade if per_decade is not None else PER_DECADE.get(fmt.name, PER_DECADE_DEFAULT)
+            parsed = parse_grid(grid or default, n)
+            known = {f.name for f in find_formulations(q.base_name, [])}
+            wanted = formulations if len(chosen) == 1 else [f for f in formulations if f in known]
+            if formulations and "all" not in formulations and not wanted:
+                continue
+            fs = tuple(find_formulations(q.base_name, wanted))
+            blocks += [
+                Block(q, o, fmt, parsed, fs, targets)
+                for o in named(outputs, ["value", "gradient"])
+            ]
+    return blocks

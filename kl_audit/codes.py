@@ -1,0 +1,25 @@
+"""The finding codes, and what each means."""
+
+CODES: dict[str, str] = {
+    "KLA001": "the error exceeds the bound that was asked for",
+    "KLA002": "a bound is looser than what was measured needs",
+    "KLA101": "a negative result of a quantity that cannot be negative",
+    "KLA102": "the result at log-ratio 0 is not 0",
+    "KLA103": "not monotone: k3 rises before 0 or falls after it",
+    "KLA104": "a false zero: the truth does not round to 0",
+    "KLA105": "the result depends on the length of the array",
+    "KLA200": "the candidate raised, or returned the wrong kind of thing",
+    "KLA201": "NaN where the truth is a number",
+    "KLA202": "finite where the truth is infinite, or infinite where it is finite",
+    "KLA203": "a zero of the wrong sign",
+    "KLA204": "a subnormal result flushed to zero by the back end",
+    "KLA205": "a special input (infinity, NaN) gives something else than the limit",
+    "KLA301": "the error law does not hold",
+    "KLA401": "a NaN gradient",
+    "KLA402": "a gradient of exactly 0 where it must pull",
+    "KLA403": "an inaccurate gradient",
+    "KLA501": "the log-probabilities were rounded before the formula saw them",
+    "KLA601": "not rounding: the objective itself differs from the quantity (a clamp's bias)",
+    "KLA901": "the exact value could not be certified",
+    "KLA902": "the bulk oracle and the exact oracle disagree",
+}

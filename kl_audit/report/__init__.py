@@ -1,0 +1,1 @@
+"""Reports: the schema, how rows become results, and one module per output format."""

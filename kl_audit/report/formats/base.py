@@ -1,0 +1,25 @@
+"""What an output format is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kl_audit.report.schema import Report
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a formatter is to write."""
+
+    verbose: bool = False
+    width: int = 80
+    colour: bool = False
+
+
+@dataclass(frozen=True)
+class Format:
+    """A name, and a function from a report to text."""
+
+    name: str
+    write: Callable[[Report, Options], str]

@@ -1,0 +1,49 @@
+"""The report as GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+from kl_audit.report import words
+from kl_audit.report.formats.base import Format, Options
+from kl_audit.report.schema import Report
+
+_HEAD = (
+    "| formulation | where | max ulp | max rel | negative | false zeros | non-finite | law | verdict |\n"
+    "|---|---|--:|--:|--:|--:|--:|---|---|"
+)
+
+
+def _cell(text: object) -> str:
+    return str("-" if text is None else text).replace("|", "\\|")
+
+
+def write_markdown(report: Report, options: Options) -> str:  # noqa: ARG001
+    """Return the report as Markdown."""
+    out = ["# kl-audit report", ""]
+    for (dtype, quantity, output), rows in words.blocks(report):
+        measured = [r for r in rows if r.verdict != "skipped"]
+        if not measured:
+            continue
+        grid = measured[0].grid
+        what = quantity if output == "value" else f"{quantity} gradient"
+        out += [f"## {what}, {dtype} ({grid.points:,} points, {grid.kind})", "", _HEAD]
+        for r in measured:
+            cells = [
+                r.formulation, words.target(r), words.short(r.max_ulp_error),
+                words.short(r.max_rel_error), r.negatives, r.false_zeros, r.nonfinite_mismatches,
+                words.law_cell(r), f"**{r.verdict}**" if r.verdict == "fail" else r.verdict,
+            ]  # fmt: skip
+            out.append("| " + " | ".join(_cell(c) for c in cells) + " |")
+        out.append("")
+    for title, lines in (
+        ("Summary", words.headline(report)),
+        ("Skipped", words.skipped_lines(report)),
+        ("Failures", [f"`{line}`" for line in words.failures(report)]),
+    ):
+        if lines:
+            out += [f"## {title}", "", *(f"- {line}" for line in lines), ""]
+    versions = ", ".join(f"{n} {v}" for n, v in report.versions.items())
+    out += [f"{versions}. Again: `{words.again(report)}`", ""]
+    return "\n".join(out)
+
+
+FORMAT = Format("markdown", write_markdown)

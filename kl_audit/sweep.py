@@ -1,0 +1,251 @@
+"""The engine: quantity x formulation x back end x mode x format on a grid, as a stream of rows.
+
+Inputs and truths are computed once per chunk and shared by all rows; a row that fails is dropped
+and the others go on.  ``sweep`` yields every row when its block is done, so that an interruption
+keeps the blocks before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from kl_audit.backends import Backend, CandidateError, Evaluate, Unavailable
+from kl_audit.errors import OracleError
+from kl_audit.formats import FloatArray, Format
+from kl_audit.formulations import Formulation, formulations_of
+from kl_audit.formulations.laws import Law
+from kl_audit.ftz import Flushing, flushing
+from kl_audit.grids import CHUNK, Grid, Points
+from kl_audit.inputs import fits, from_log_ratios, from_rows, specials
+from kl_audit.lengths import LengthReport, exercise_lengths
+from kl_audit.measure import Chunk, Tally
+from kl_audit.oracle.exact import certify
+from kl_audit.oracle.truth import TruthArray
+from kl_audit.quantities import QUANTITIES, Quantity, objective
+
+#: The shortest array that every kernel treats as a vector.
+VECTOR = 64
+
+
+@dataclass(frozen=True)
+class Target:
+    """One back end in one mode on one device."""
+
+    backend: Backend
+    mode: str
+    device: str
+
+    def __str__(self) -> str:
+        """Return ``torch-eager``, with the device where it is not the CPU."""
+        name = f"{self.backend.name}-{self.mode}"
+        return name if self.device == "cpu" else f"{name}-{self.device}"
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows that share a grid and its truths."""
+
+    quantity: Quantity
+    output: str
+    fmt: Format
+    grid: Grid
+    formulations: tuple[Formulation, ...]
+    targets: tuple[Target, ...]
+
+    def __str__(self) -> str:
+        """Name the block, for progress and for an interruption."""
+        suffix = "" if self.output == "value" else f" {self.output}"
+        return f"{self.quantity.name}{suffix} {self.fmt.short}"
+
+
+@dataclass
+class Row:
+    """One measured (or skipped, or failed) combination."""
+
+    block: Block
+    formulation: Formulation
+    target: Target
+    objective: Quantity
+    law: Law | None
+    tally: Tally
+    skipped: str | None = None  #: why it was not measured
+    failed: str | None = None  #: how the candidate or the oracle broke
+    oracle_failed: bool = False
+    library: Tally | None = None  #: the function that the law rests on, on the same target
+    flushing: Flushing | None = None
+    lengths: LengthReport | None = None
+    evaluate: Evaluate | None = field(default=None, repr=False)
+
+    def truth_at(self, inputs: tuple[float, ...]) -> Fraction:
+        """Return the certified truth of the row's objective at one point."""
+        side = self.objective.side(self.block.output)
+        return certify(side.reference, inputs, self.block.fmt)
+
+
+class Listener(Protocol):
+    """What is told of progress."""
+
+    def start(self, block: Block, chunks: int) -> None:
+        """Hear that a block begins, with about so many steps."""
+
+    def advance(self, what: str) -> None:
+        """Hear that one step of it is done."""
+
+    def finish(self, block: Block) -> None:
+        """Hear that a block is done."""
+
+
+def sweep(
+    blocks: list[Block], seed: int, top: int, listener: Listener
+) -> Iterator[Row]:
+    """Measure the blocks, one after the other; yields each row once, complete."""
+    for block in blocks:
+        rows = [_row(block, f, t, top) for f in block.formulations for t in block.targets]
+        probes = _probes(block, rows, top)
+        live = [r for r in (*rows, *probes) if r.evaluate is not None]
+        steps = max(1, -(-block.grid.count(block.fmt) // CHUNK)) * max(1, len(live)) + len(rows)
+        listener.start(block, steps)
+        _measure(block, live, seed, listener)
+        for row in rows:
+            if row.law is not None and row.law.rests_on:
+                probe = next(
+                    p for p in probes
+                    if p.target == row.target and p.formulation.quantity == row.law.rests_on
+                )  # fmt: skip
+                if probe.failed is None and probe.tally.points:
+                    row.library = probe.tally
+            if row.evaluate is not None and row.failed is None:
+                _exercise(block, row)
+            listener.advance(f"{row.formulation.name} {row.target}")
+        listener.finish(block)
+        yield from rows
+
+
+def _row(block: Block, formulation: Formulation, target: Target, top: int) -> Row:
+    """Set up a row: an evaluator, or the reason why there is none."""
+    law = formulation.law if block.output == "value" else formulation.gradient_law
+    quantity = objective(block.quantity, formulation.clamp)
+    tally = Tally(quantity, block.fmt, block.output, law, top)
+    row = Row(block, formulation, target, quantity, law, tally)
+    row.skipped = formulation.reason_not_for(block.fmt) or fits(block.quantity, block.grid)
+    if row.skipped:
+        return row
+    try:
+        row.evaluate = target.backend.evaluator(
+            block.quantity.lift(formulation.fn), target.mode, target.device, block.fmt, block.output
+        )
+        row.flushing = flushing(target.backend, target.mode, target.device, block.fmt)
+        tally.flushes = row.flushing.results
+    except Unavailable as reason:
+        row.skipped = str(reason)
+        row.evaluate = None
+    except CandidateError as error:
+        row.failed = str(error)
+    return row
+
+
+def _probes(block: Block, rows: list[Row], top: int) -> list[Row]:
+    """Return hidden rows that measure the library functions which the laws rest on."""
+    needed = {(r.law.rests_on, r.target) for r in rows if r.law is not None and r.law.rests_on}
+    probes = []
+    for function, target in sorted(needed, key=str):
+        assert function is not None
+        (library,) = formulations_of(function)
+        quantity = QUANTITIES[function]
+        inner = Block(quantity, "value", block.fmt, block.grid, (library,), (target,))
+        probe = _row(inner, library, target, top)
+        if probe.evaluate is None and probe.failed is None:
+            probe.failed = probe.skipped
+        probes.append(probe)
+    return probes
+
+
+def _chunks(block: Block, seed: int) -> Iterator[tuple[FloatArray, ...]]:
+    if isinstance(block.grid, Points) and len(block.grid.values[0]) > 1:
+        yield from_rows(block.quantity, block.fmt, block.grid)
+        return
+    for i, d in enumerate(block.grid.chunks(block.fmt, seed)):
+        yield from_log_ratios(block.quantity, block.fmt, d, (seed, 2, i))
+
+
+def padded(evaluate: Evaluate, inputs: tuple[FloatArray, ...], length: int) -> FloatArray:
+    """Evaluate at a fixed vector length, so that compilers see one shape and no kernel a short one."""
+    n = len(inputs[0])
+    missing = max(0, length - n)
+    full = [np.concatenate([c, np.repeat(c[-1:], missing)]) if missing else c for c in inputs]
+    out: FloatArray = evaluate(*full)[:n]
+    return out
+
+
+def _vector_length(block: Block) -> int:
+    n = min(CHUNK, block.grid.count(block.fmt))
+    return -(-max(n, 1) // VECTOR) * VECTOR
+
+
+def _measure(block: Block, live: list[Row], seed: int, listener: Listener) -> None:
+    """Run every live row over the grid."""
+    length = _vector_length(block)
+    for inputs in _chunks(block, seed):
+        shared = Chunk(block.quantity, block.fmt, inputs)
+        of_d = shared if len(inputs) == 1 else _log_ratio_chunk(shared)
+        truths: dict[object, TruthArray | OracleError] = {}
+        for row in live:
+            if row.failed is not None:
+                continue
+            probe = row.block is not block
+            chunk = of_d if probe else shared
+            key = (row.objective.name, row.formulation.clamp, probe)
+            if key not in truths:
+                truths[key] = _truth(row, chunk)
+            truth = truths[key]
+            if isinstance(truth, OracleError):
+                row.failed, row.oracle_failed = str(truth), True
+                continue
+            assert row.evaluate is not None
+            try:
+                result = padded(row.evaluate, chunk.inputs, length)
+            except Unavailable as reason:
+                row.skipped, row.evaluate, row.failed = str(reason), None, str(reason)
+            except CandidateError as error:
+                row.failed = str(error)
+            else:
+                row.tally.update(chunk, truth, result)
+            listener.advance(f"{row.formulation.name} {row.target}")
+    for row in live:
+        if row.evaluate is None:
+            row.failed = None  # skipped, not failed
+
+
+def _log_ratio_chunk(pair: Chunk) -> Chunk:
+    """Return the log-ratios of a chunk of pairs, rounded to the format: what exp is called on."""
+    d = pair.fmt.cast(pair.x)
+    d = np.sort(d[np.isfinite(d.astype(np.float64))].astype(np.float64)).astype(pair.fmt.dtype)
+    return Chunk(QUANTITIES["exp"], pair.fmt, (d if len(d) else pair.fmt.cast([1.0]),))
+
+
+def _truth(row: Row, chunk: Chunk) -> TruthArray | OracleError:
+    try:
+        return row.objective.side(row.block.output).truth(chunk.wide, row.block.fmt)
+    except OracleError as error:
+        return error
+
+
+def _exercise(block: Block, row: Row) -> None:
+    """Run the worst points and the special values at lengths 1..9, and at vector length."""
+    assert row.evaluate is not None
+    extra = specials(block.quantity, block.fmt)
+    worst = [w.inputs for _, w in row.tally.worst[:3]]
+    columns = tuple(
+        np.concatenate([block.fmt.cast([w[i] for w in worst]), extra[i]])
+        for i in range(len(extra))
+    )
+    try:
+        at_vector = padded(row.evaluate, columns, _vector_length(block))
+        row.lengths = exercise_lengths(row.evaluate, columns, at_vector, len(worst))
+    except (CandidateError, Unavailable) as error:
+        row.failed = f"at a short length: {error}"
