@@ -7,7 +7,9 @@ keeps the blocks before it.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol
@@ -16,13 +18,13 @@ import numpy as np
 
 from kl_audit.backends import Backend, CandidateError, Evaluate, Unavailable
 from kl_audit.errors import OracleError
-from kl_audit.formats import FloatArray, Format
+from kl_audit.formats import FloatArray, Format, find_format
 from kl_audit.formulations import Formulation, formulations_of
 from kl_audit.formulations.laws import Law
 from kl_audit.ftz import Flushing, flushing
 from kl_audit.grids import CHUNK, Grid, Points
 from kl_audit.inputs import fits, from_log_ratios, from_rows, specials
-from kl_audit.lengths import LengthReport, exercise_lengths
+from kl_audit.lengths import LENGTHS, LengthReport, exercise_lengths
 from kl_audit.measure import Chunk, Tally
 from kl_audit.oracle.exact import certify
 from kl_audit.oracle.truth import TruthArray
@@ -107,18 +109,15 @@ def sweep(
     for block in blocks:
         rows = [_row(block, f, t, top) for f in block.formulations for t in block.targets]
         probes = _probes(block, rows, top)
-        live = [r for r in (*rows, *probes) if r.evaluate is not None]
+        live = [r for r in (*rows, *probes.values()) if r.evaluate is not None]
         steps = max(1, -(-block.grid.count(block.fmt) // CHUNK)) * max(1, len(live)) + len(rows)
         listener.start(block, steps)
+        _warm(block, live)
         _measure(block, live, seed, listener)
         for row in rows:
-            if row.law is not None and row.law.rests_on:
-                probe = next(
-                    p for p in probes
-                    if p.target == row.target and p.formulation.quantity == row.law.rests_on
-                )  # fmt: skip
-                if probe.failed is None and probe.tally.points:
-                    row.library = probe.tally
+            probe = probes.get(_probe_key(row))
+            if probe is not None and probe.failed is None and probe.tally.points:
+                row.library = probe.tally
             if row.evaluate is not None and row.failed is None:
                 _exercise(block, row)
             listener.advance(f"{row.formulation.name} {row.target}")
@@ -149,20 +148,55 @@ def _row(block: Block, formulation: Formulation, target: Target, top: int) -> Ro
     return row
 
 
-def _probes(block: Block, rows: list[Row], top: int) -> list[Row]:
+ProbeKey = tuple[str, Format, Target]
+
+
+def _probe_key(row: Row) -> ProbeKey | None:
+    """Name the library function that a row's law rests on, its format and its target."""
+    if row.law is None or row.law.rests_on is None:
+        return None
+    fmt = find_format(row.law.inside) if row.law.inside else row.block.fmt
+    return row.law.rests_on, fmt, row.target
+
+
+def _probes(block: Block, rows: list[Row], top: int) -> dict[ProbeKey, Row]:
     """Return hidden rows that measure the library functions which the laws rest on."""
-    needed = {(r.law.rests_on, r.target) for r in rows if r.law is not None and r.law.rests_on}
-    probes = []
-    for function, target in sorted(needed, key=str):
-        assert function is not None
+    probes: dict[ProbeKey, Row] = {}
+    for row in rows:
+        key = _probe_key(row)
+        if key is None or key in probes or row.evaluate is None:
+            continue
+        function, fmt, target = key
         (library,) = formulations_of(function)
-        quantity = QUANTITIES[function]
-        inner = Block(quantity, "value", block.fmt, block.grid, (library,), (target,))
-        probe = _row(inner, library, target, top)
-        if probe.evaluate is None and probe.failed is None:
-            probe.failed = probe.skipped
-        probes.append(probe)
+        inner = Block(QUANTITIES[function], "value", fmt, block.grid, (library,), (target,))
+        probes[key] = _row(inner, library, target, top)
     return probes
+
+
+def _warm(block: Block, live: list[Row]) -> None:
+    """Compile ahead, one thread a back end: compilers wait for other programs most of the time.
+
+    What fails here fails again, and is told, when it is measured.
+    """
+    by_backend: dict[str, list[Row]] = {}
+    for row in live:
+        if row.target.mode != "eager" or row.target.backend.name == "jax":
+            by_backend.setdefault(row.target.backend.name, []).append(row)
+    if len(by_backend) < 2:
+        return
+
+    def warm(rows: list[Row]) -> None:
+        for row in rows:
+            assert row.evaluate is not None
+            columns = specials(row.block.quantity, row.block.fmt)
+            with contextlib.suppress(CandidateError, Unavailable):
+                padded(row.evaluate, columns, _vector_length(block))
+                if row.block is block:
+                    for length in LENGTHS:
+                        row.evaluate(*(c[:length] for c in columns))
+
+    with ThreadPoolExecutor(len(by_backend)) as pool:
+        list(pool.map(warm, by_backend.values()))
 
 
 def _chunks(block: Block, seed: int) -> Iterator[tuple[FloatArray, ...]]:
@@ -190,16 +224,17 @@ def _vector_length(block: Block) -> int:
 def _measure(block: Block, live: list[Row], seed: int, listener: Listener) -> None:
     """Run every live row over the grid."""
     length = _vector_length(block)
+    formats = {r.block.fmt for r in live if r.block is not block}
     for inputs in _chunks(block, seed):
         shared = Chunk(block.quantity, block.fmt, inputs)
-        of_d = shared if len(inputs) == 1 else _log_ratio_chunk(shared)
+        of_d = {fmt: _log_ratio_chunk(shared, fmt) for fmt in formats}
         truths: dict[object, TruthArray | OracleError] = {}
         for row in live:
             if row.failed is not None:
                 continue
             probe = row.block is not block
-            chunk = of_d if probe else shared
-            key = (row.objective.name, row.formulation.clamp, probe)
+            chunk = of_d[row.block.fmt] if probe else shared
+            key = (row.objective.name, row.formulation.clamp, row.block.fmt, probe)
             if key not in truths:
                 truths[key] = _truth(row, chunk)
             truth = truths[key]
@@ -221,11 +256,13 @@ def _measure(block: Block, live: list[Row], seed: int, listener: Listener) -> No
             row.failed = None  # skipped, not failed
 
 
-def _log_ratio_chunk(pair: Chunk) -> Chunk:
-    """Return the log-ratios of a chunk of pairs, rounded to the format: what exp is called on."""
-    d = pair.fmt.cast(pair.x)
-    d = np.sort(d[np.isfinite(d.astype(np.float64))].astype(np.float64)).astype(pair.fmt.dtype)
-    return Chunk(QUANTITIES["exp"], pair.fmt, (d if len(d) else pair.fmt.cast([1.0]),))
+def _log_ratio_chunk(chunk: Chunk, fmt: Format) -> Chunk:
+    """Return the log-ratios of a chunk in a format: what a library function is called on."""
+    if len(chunk.inputs) == 1 and fmt == chunk.fmt:
+        return chunk
+    d = fmt.cast(chunk.x)
+    d = d[np.isfinite(d.astype(np.float64))]
+    return Chunk(QUANTITIES["exp"], fmt, (d if len(d) else fmt.cast([1.0]),))
 
 
 def _truth(row: Row, chunk: Chunk) -> TruthArray | OracleError:

@@ -81,7 +81,7 @@ class TorchBackend:
     rank = 1
     modes = (
         Mode("eager", "one kernel per operation"),
-        Mode("compile", "torch.compile, Inductor, full graph"),
+        Mode("compile", "torch.compile, Inductor, full graph, dynamic shapes"),
     )
     differentiates = True
 
@@ -166,7 +166,7 @@ def _compiled(torch: Any, expression: FunctionType, device: str) -> Candidate:
     # Dynamo keeps its cache, and its limit of recompilations, per code object: give each its own.
     code = expression.__code__
     expression.__code__ = code.replace(co_name=f"{code.co_name}_{next(_SERIAL)}")
-    compiled = torch.compile(expression, fullgraph=True)
+    compiled = torch.compile(expression, fullgraph=True, dynamic=True)
     counters = torch._dynamo.utils.counters
     before = counters["stats"]["unique_graphs"]
     confirmed = False

@@ -27,6 +27,7 @@ class Law(Protocol):
 
     name: str
     rests_on: str | None  #: the library function whose E decides the constant
+    inside: str | None  #: the format in which that function is called; None: the audited one
     in_ulps: bool  #: bounds and constants count ulps, not relative error
 
     def decade_bound(self, fmt: Format, x_min: float, x_max: float) -> float | None:
@@ -56,6 +57,7 @@ class PowerLaw:
     slope: float
     offset: float = 0.0
     in_ulps: bool = False
+    inside: str | None = None
 
     def decade_bound(self, fmt: Format, x_min: float, x_max: float) -> float | None:
         """See ``Law``."""
@@ -84,6 +86,7 @@ class UlpLaw:
     slope: float = 0.0
     offset: float = 0.0
     in_ulps: bool = True
+    inside: str | None = None
 
     @property
     def name(self) -> str:
@@ -122,6 +125,7 @@ class SeamLaw:
     truncation: Callable[[float], float]
     above: PowerLaw
     in_ulps: bool = False
+    inside: str | None = None
 
     @property
     def rests_on(self) -> str | None:

@@ -16,7 +16,7 @@ from kl_audit.report.schema import Report, Result
 
 _STYLE = {"pass": "green", "fail": "red", "vacuous": "yellow", "skipped": "dim"}
 #: Law cells have little room.
-_BLAME = {"formulation": "formul.", "library": "library"}
+_BLAME = {"formulation": "form", "library": "lib"}
 #: Failure lines shown without --verbose, for each block.
 SHOWN = 12
 
@@ -107,7 +107,7 @@ def _table(rows: list[Result]) -> Table:
 
 
 def _count(n: int | None) -> str:
-    return "-" if n is None else str(n)
+    return "-" if n is None else str(n) if n < 100_000 else words.short(n)
 
 
 def _law(r: Result) -> str:
