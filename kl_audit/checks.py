@@ -23,8 +23,9 @@ from kl_audit.oracle.exact import Undefined
 from kl_audit.sweep import Row
 from kl_audit.ulp import overflow_threshold, round_to_format, ulp_error
 
-#: A witness's bulk error may differ from the exact one by this much, relative, before it is a finding.
-ORACLE_TOLERANCE = 1e-4
+#: How far a bulk error may be from the exact one, in ulp, before it is a finding: twenty times what
+#: the bulk oracle's bound, 2**-46 relative, allows in float32; and the rounding of a large error.
+ORACLE_ULP, ORACLE_RELATIVE = 1e-5, 1e-12
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,7 @@ def at(row: Row, inputs: tuple[float, ...]) -> str:
     """Show inputs in hex and as bit patterns: ``x=0x1.8p-20 (0x35c00000)``."""
     names = ("x",) if len(inputs) == 1 else row.block.quantity.inputs
     fmt = row.block.fmt
-    return ", ".join(
-        f"{n}={hex_float(v)} ({fmt.to_bits(v)})" for n, v in zip(names, inputs, strict=True)
-    )
+    return ", ".join(f"{n}={hex_float(v)} ({fmt.to_bits(v)})" for n, v in zip(names, inputs, strict=True))
 
 
 def line(row: Row, text: str, code: str, witness: Witness | None = None) -> str:
@@ -152,7 +151,7 @@ def _recompute(row: Row, out: Judgement) -> None:
         if exact is None:
             continue
         worst.append((exact[0], witness))
-        if not math.isclose(exact[0], size, rel_tol=ORACLE_TOLERANCE, abs_tol=1e-9):
+        if not math.isclose(exact[0], size, rel_tol=ORACLE_RELATIVE, abs_tol=ORACLE_ULP):
             text = f"bulk oracle says {size:.6g} ulp, exact oracle {exact[0]:.6g}"
             _add(row, out, "KLA902", text, witness)
     worst.sort(key=lambda w: -w[0])
@@ -161,7 +160,8 @@ def _recompute(row: Row, out: Judgement) -> None:
     peak = row.tally.max_rel
     exact = _exact_error(row, peak.at) if peak.at is not None and peak.value else None
     out.max_rel = exact[1] if exact is not None else 0.0
-    if exact is not None and not math.isclose(exact[1], peak.value, rel_tol=ORACLE_TOLERANCE):
+    allowed = ORACLE_ULP * row.block.fmt.u
+    if exact is not None and not math.isclose(exact[1], peak.value, rel_tol=ORACLE_RELATIVE, abs_tol=allowed):
         text = f"bulk oracle says relative error {peak.value:.6g}, exact oracle {exact[1]:.6g}"
         _add(row, out, "KLA902", text, peak.at)
     for count in (row.tally.negatives, row.tally.false_zeros, row.tally.nonfinite):

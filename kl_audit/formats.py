@@ -113,9 +113,7 @@ def find_format(name: str) -> Format:
     try:
         return _BY_NAME[name.lower()]
     except KeyError:
-        raise unknown(
-            "dtype", name, list(FORMATS), " (also float64, float32, float16, bfloat16)"
-        ) from None
+        raise unknown("dtype", name, list(FORMATS), " (also float64, float32, float16, bfloat16)") from None
 
 
 def hex_float(value: float) -> str:

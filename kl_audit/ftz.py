@@ -26,7 +26,7 @@ class Flushing:
         return "inputs flushed" if self.inputs else "kept"
 
 
-def _product(xp: Any, a: Any, b: Any) -> Any:  # noqa: ANN401, ARG001
+def _product(xp: Any, a: Any, b: Any) -> Any:
     """A product of two run-time arrays: a literal factor could be simplified away."""
     return a * b
 

@@ -29,7 +29,9 @@ HELP = "exhaustive, decades, LO:HI:N (evenly spaced), LO:HI:N:log, a comma-separ
 class Grid(Protocol):
     """A set of log-ratios."""
 
-    kind: str
+    @property
+    def kind(self) -> str:
+        """The word for it in reports."""
 
     def count(self, fmt: Format) -> int:
         """How many points, exactly or (for progress) nearly."""
@@ -48,7 +50,7 @@ class Exhaustive:
         """See ``Grid``."""
         return fmt.finite_count
 
-    def chunks(self, fmt: Format, seed: int) -> Iterator[FloatArray]:  # noqa: ARG002
+    def chunks(self, fmt: Format, seed: int) -> Iterator[FloatArray]:
         """See ``Grid``."""
         for start in range(0, fmt.finite_count, CHUNK):
             yield fmt.finite_values(start, start + CHUNK)
@@ -162,11 +164,11 @@ class Range:
     geometric: bool = False
     kind: str = "range"
 
-    def count(self, fmt: Format) -> int:  # noqa: ARG002
+    def count(self, fmt: Format) -> int:
         """See ``Grid``."""
         return self.n
 
-    def chunks(self, fmt: Format, seed: int) -> Iterator[FloatArray]:  # noqa: ARG002
+    def chunks(self, fmt: Format, seed: int) -> Iterator[FloatArray]:
         """See ``Grid``; values are rounded to the format, so that some may coincide."""
         for start in range(0, self.n, CHUNK):
             t = np.arange(start, min(start + CHUNK, self.n)) / max(self.n - 1, 1)
@@ -189,11 +191,11 @@ class Points:
     origin: str
     kind: str = "points"
 
-    def count(self, fmt: Format) -> int:  # noqa: ARG002
+    def count(self, fmt: Format) -> int:
         """See ``Grid``."""
         return len(self.values)
 
-    def chunks(self, fmt: Format, seed: int) -> Iterator[FloatArray]:  # noqa: ARG002
+    def chunks(self, fmt: Format, seed: int) -> Iterator[FloatArray]:
         """See ``Grid``."""
         ordered = np.sort(np.array([row[0] for row in self.values]))
         for start in range(0, len(ordered), CHUNK):
@@ -247,7 +249,9 @@ def _parse_range(text: str) -> Range:
             raise ValueError
         low, high, n = _number(parts[0]), _number(parts[1]), int(parts[2])
     except ValueError:
-        raise UsageError(f"bad grid '{text}'. Expected LO:HI:N or LO:HI:N:log, e.g. 1e-6:1:1000:log.") from None
+        raise UsageError(
+            f"bad grid '{text}'. Expected LO:HI:N or LO:HI:N:log, e.g. 1e-6:1:1000:log."
+        ) from None
     if n < 1:
         raise UsageError(f"grid '{text}' is empty: N is {n}, expected at least 1.")
     if low > high or (low == high and n > 1):

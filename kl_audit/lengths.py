@@ -55,7 +55,5 @@ def exercise_lengths(
             report.compared += length
             for i in np.flatnonzero(~same):
                 j = int(batch[i])
-                report.differences.append(
-                    Difference(length, points[j], float(expected[j]), float(got[i]))
-                )
+                report.differences.append(Difference(length, points[j], float(expected[j]), float(got[i])))
     return report

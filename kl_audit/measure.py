@@ -210,9 +210,7 @@ class Tally:
         t = truth.sum.hi
         is_zero = got == 0
         nan = np.isnan(got) & defined
-        mismatch = (np.isinf(got) != truth.infinite) | (
-            truth.infinite & (np.signbit(got) != np.signbit(t))
-        )
+        mismatch = (np.isinf(got) != truth.infinite) | (truth.infinite & (np.signbit(got) != np.signbit(t)))
         self.nan.add(chunk, got, nan, -chunk.magnitude)
         self.nonfinite.add(chunk, got, nan | (mismatch & defined), -chunk.magnitude)
         false_zero = is_zero & ~truth.rounds_to_zero & defined
@@ -248,9 +246,7 @@ class Tally:
         assert self.law is not None
         return chunk.pointwise(self.law, self.quantity.lift_error(chunk.x))
 
-    def _bands(
-        self, chunk: Chunk, size: Float64Array, normal: Float64Array, error: Float64Array
-    ) -> None:
+    def _bands(self, chunk: Chunk, size: Float64Array, normal: Float64Array, error: Float64Array) -> None:
         names, starts = chunk.runs
         ends = [*starts[1:], len(size)]
         columns = {
@@ -273,9 +269,7 @@ class Tally:
         for i, name in enumerate(names):
             if name < 0:
                 continue
-            band = self.bands.setdefault(
-                name, Band(edges[name] or self.fmt.smallest, edges[name + 1])
-            )
+            band = self.bands.setdefault(name, Band(edges[name] or self.fmt.smallest, edges[name + 1]))
             band.points += ends[i] - starts[i]
             band.x_min = min(band.x_min, float(x_min[i]))
             for key, values in columns.items():

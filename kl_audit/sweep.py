@@ -102,9 +102,7 @@ class Listener(Protocol):
         """Hear that a block is done."""
 
 
-def sweep(
-    blocks: list[Block], seed: int, top: int, listener: Listener
-) -> Iterator[Row]:
+def sweep(blocks: list[Block], seed: int, top: int, listener: Listener) -> Iterator[Row]:
     """Measure the blocks, one after the other; yields each row once, complete."""
     for block in blocks:
         rows = [_row(block, f, t, top) for f in block.formulations for t in block.targets]
@@ -115,7 +113,8 @@ def sweep(
         _warm(block, live)
         _measure(block, live, seed, listener)
         for row in rows:
-            probe = probes.get(_probe_key(row))
+            key = _probe_key(row)
+            probe = probes.get(key) if key else None
             if probe is not None and probe.failed is None and probe.tally.points:
                 row.library = probe.tally
             if row.evaluate is not None and row.failed is None:
@@ -278,8 +277,7 @@ def _exercise(block: Block, row: Row) -> None:
     extra = specials(block.quantity, block.fmt)
     worst = [w.inputs for _, w in row.tally.worst[:3]]
     columns = tuple(
-        np.concatenate([block.fmt.cast([w[i] for w in worst]), extra[i]])
-        for i in range(len(extra))
+        np.concatenate([block.fmt.cast([w[i] for w in worst]), extra[i]]) for i in range(len(extra))
     )
     try:
         at_vector = padded(row.evaluate, columns, _vector_length(block))

@@ -67,9 +67,9 @@ def test_exhaustive_16_bit_figures(measure, dtype, expected):
 
 def test_jax_bf16_flush_is_counted_apart(measure):
     """JAX flushes bf16 subnormals: 1,024 false zeros of hybrid-upcast, in no maximum, and stated."""
-    row, judgement = measure(
-        names=("hybrid-upcast",), dtype="bf16", where=("jax/jit",), grid="exhaustive"
-    )["hybrid-upcast", "jax-jit"]
+    row, judgement = measure(names=("hybrid-upcast",), dtype="bf16", where=("jax/jit",), grid="exhaustive")[
+        "hybrid-upcast", "jax-jit"
+    ]
     assert row.flushing.results
     assert row.tally.false_zeros.n == row.tally.flushed.n == 1024
     assert judgement.max_ulp < 0.51
@@ -94,9 +94,7 @@ def test_s1_small_negative(measure):
 
 def test_s5_first_table(measure):
     """S5.6: the expm1 form is within 1e-3 for |x| >= 1e-4, the naive form off by over 10 % at 1e-4."""
-    rows = measure(
-        names=("naive", "expm1"), where=("torch/eager",), grid="1e-1,1e-2,1e-3,1e-4,1e-5"
-    )
+    rows = measure(names=("naive", "expm1"), where=("torch/eager",), grid="1e-1,1e-2,1e-3,1e-4,1e-5")
     relative = {}
     for name in ("naive", "expm1"):
         row, judgement = rows[name, "torch-eager"]
@@ -153,9 +151,7 @@ def test_torch_compile_undoes_expm1(measure):
 
 def test_hybrid_in_bf16_is_half_wrong_above_its_seam(measure):
     """The threshold 1e-2 does not fit bf16: 50 % off just above it, and expm1 is vacuous below 2^-7."""
-    rows = measure(
-        names=("hybrid", "expm1"), dtype="bf16", where=("torch/eager",), grid="exhaustive"
-    )
+    rows = measure(names=("hybrid", "expm1"), dtype="bf16", where=("torch/eager",), grid="exhaustive")
     band = next(v for v in rows["hybrid", "torch-eager"][1].bands if v.band.lo == 1e-2)
     assert band.band.max_rel == pytest.approx(0.498682, rel=1e-5)
     expm1 = rows["expm1", "torch-eager"][1]
@@ -171,7 +167,11 @@ def test_hybrid_poly_is_within_three_ulp(measure, dtype):
     per_decade = 100 if dtype == "fp64" else 2000
     grid = "decades" if dtype in ("fp32", "fp64") else "exhaustive"
     rows = measure(
-        names=("hybrid-poly",), dtype=dtype, where=("torch/eager",), grid=grid, per_decade=per_decade
+        names=("hybrid-poly",),
+        dtype=dtype,
+        where=("torch/eager",),
+        grid=grid,
+        per_decade=per_decade,
     )
     row, judgement = rows["hybrid-poly", "torch-eager"]
     assert judgement.verdict == "pass"
@@ -210,7 +210,11 @@ def test_clamp_after_exp_has_a_nan_gradient(measure):
 def test_hybrid_gradient_in_float16(measure):
     """The hybrid's float16 gradient is NaN for |x| >= 256: where() differentiates both branches."""
     rows = measure(
-        names=("hybrid",), dtype="fp16", where=("torch/eager",), grid="exhaustive", output="gradient"
+        names=("hybrid",),
+        dtype="fp16",
+        where=("torch/eager",),
+        grid="exhaustive",
+        output="gradient",
     )
     row, _ = rows["hybrid", "torch-eager"]
     assert abs(row.tally.nan.worst.inputs[0]) == 256

@@ -14,8 +14,7 @@ from kl_audit.errors import unknown
 
 #: Every back end, by name, NumPy first.
 BACKENDS: dict[str, Backend] = {
-    b.name: b
-    for b in sorted(collect(sys.modules[__name__], "BACKEND"), key=lambda b: (b.rank, b.name))
+    b.name: b for b in sorted(collect(sys.modules[__name__], "BACKEND"), key=lambda b: (b.rank, b.name))
 }
 
 

@@ -17,9 +17,10 @@ clip or where would be audited in their place.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from kl_audit.formats import FloatArray, Format
 from kl_audit.quantities.base import Candidate
@@ -44,20 +45,23 @@ class Mode:
     summary: str
 
 
-class Backend(Protocol):
+class Backend(ABC):
     """What the engine asks of a back end."""
 
-    name: str
-    rank: int  #: place in tables
-    modes: tuple[Mode, ...]
-    differentiates: bool
+    name: ClassVar[str]
+    rank: ClassVar[int]  #: place in tables
+    modes: ClassVar[tuple[Mode, ...]]
+    differentiates: ClassVar[bool]
 
+    @abstractmethod
     def versions(self) -> dict[str, str]:
         """Return package versions; raises Unavailable where the framework cannot be imported."""
 
+    @abstractmethod
     def devices(self) -> list[str]:
         """Return the devices present, ``cpu`` first; raises Unavailable."""
 
+    @abstractmethod
     def evaluator(
         self, fn: Candidate, mode: str, device: str, fmt: Format, output: str = "value"
     ) -> Evaluate:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kl_audit.backends.base import (
+    Backend,
     CandidateError,
     Evaluate,
     Mode,
@@ -43,7 +44,7 @@ def _ops(jax: Any) -> Any:
             return x.astype(name)
 
         @staticmethod
-        def constant(value: float, ref: Any) -> Any:  # noqa: ARG004
+        def constant(value: float, ref: Any) -> Any:
             return value  # a Python number takes the dtype of the array
 
         @staticmethod
@@ -72,7 +73,7 @@ def _wide(jax: Any, fmt: Format) -> Any:
     return enable_x64()
 
 
-class JaxBackend:
+class JaxBackend(Backend):
     """JAX on XLA: every operation compiled alone, or the whole expression under jit."""
 
     name = "jax"
@@ -86,9 +87,9 @@ class JaxBackend:
     def versions(self) -> dict[str, str]:
         """Return the versions of jax and jaxlib."""
         jax = _jax()
-        import jaxlib
+        from importlib.metadata import version
 
-        return {"jax": str(jax.__version__), "jaxlib": str(jaxlib.__version__)}
+        return {"jax": str(jax.__version__), "jaxlib": version("jaxlib")}
 
     def devices(self) -> list[str]:
         """Return cpu, then what else JAX sees (cuda, rocm, tpu)."""

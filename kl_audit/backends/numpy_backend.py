@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from kl_audit.backends.base import (
+    Backend,
     CandidateError,
     Evaluate,
     Mode,
@@ -63,7 +64,7 @@ class NumpyOps:
         return x
 
 
-class NumpyBackend:
+class NumpyBackend(Backend):
     """NumPy on the host, one operation at a time."""
 
     name = "numpy"

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from kl_audit.backends.base import (
+    Backend,
     CandidateError,
     Evaluate,
     Mode,
@@ -45,7 +46,7 @@ def _ops(torch: Any) -> Any:
             return x.to(getattr(torch, name))
 
         @staticmethod
-        def constant(value: float, ref: Any) -> Any:  # noqa: ARG004
+        def constant(value: float, ref: Any) -> Any:
             return value  # a Python number takes the dtype of the array
 
         @staticmethod
@@ -74,7 +75,7 @@ def _compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
-class TorchBackend:
+class TorchBackend(Backend):
     """torch: eager kernels, and torch.compile (Inductor)."""
 
     name = "torch"
@@ -118,7 +119,7 @@ class TorchBackend:
 
         run: Candidate = expression
         if mode == "compile":
-            run = _compiled(torch, expression, device)
+            run = _compiled(torch, expression, device)  # type: ignore[arg-type]
 
         def call(*inputs: Any) -> Any:
             try:
@@ -131,9 +132,7 @@ class TorchBackend:
             return result
 
         def evaluate(*inputs: FloatArray) -> FloatArray:
-            tensors = [
-                torch.from_numpy(x.view(carrier).copy()).view(dtype).to(device) for x in inputs
-            ]
+            tensors = [torch.from_numpy(x.view(carrier).copy()).view(dtype).to(device) for x in inputs]
             if output == "gradient":
                 tensors[0].requires_grad_(True)
                 result = call(*tensors)

@@ -60,9 +60,7 @@ def command(
         list[str] | None,
         typer.Option(help="text, json, jsonl, markdown; json=FILE to a file. Repeatable."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("-o", help="Write the report to this file.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", help="Write the report to this file.")] = None,
     progress: Annotated[
         bool, typer.Option("--progress/--no-progress", help="Show progress on stderr.")
     ] = True,
@@ -162,8 +160,5 @@ def plan(
             if formulations and "all" not in formulations and not wanted:
                 continue
             fs = tuple(find_formulations(q.base_name, wanted))
-            blocks += [
-                Block(q, o, fmt, parsed, fs, targets)
-                for o in named(outputs, ["value", "gradient"])
-            ]
+            blocks += [Block(q, o, fmt, parsed, fs, targets) for o in named(outputs, ["value", "gradient"])]
     return blocks

@@ -6,7 +6,7 @@ from kl_audit.formulations.base import Formulation
 from kl_audit.formulations.laws import UlpLaw
 
 
-def negate(xp: Any, d: Any) -> Any:  # noqa: ARG001
+def negate(xp: Any, d: Any) -> Any:
     """Evaluate -d."""
     return -d
 

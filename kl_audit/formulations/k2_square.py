@@ -10,7 +10,7 @@ from kl_audit.formulations.base import Formulation
 from kl_audit.formulations.laws import UlpLaw
 
 
-def square(xp: Any, d: Any) -> Any:  # noqa: ARG001
+def square(xp: Any, d: Any) -> Any:
     """Evaluate (d d) / 2."""
     return d * d / 2
 

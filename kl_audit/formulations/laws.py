@@ -25,10 +25,21 @@ Terms = tuple[Float64Array, Float64Array, Float64Array, Float64Array]
 class Law(Protocol):
     """A promise about the error of a formulation."""
 
-    name: str
-    rests_on: str | None  #: the library function whose E decides the constant
-    inside: str | None  #: the format in which that function is called; None: the audited one
-    in_ulps: bool  #: bounds and constants count ulps, not relative error
+    @property
+    def name(self) -> str:
+        """The law, as reports print it."""
+
+    @property
+    def rests_on(self) -> str | None:
+        """The library function whose E decides the constant."""
+
+    @property
+    def inside(self) -> str | None:
+        """The format in which that function is called; None: the audited one."""
+
+    @property
+    def in_ulps(self) -> bool:
+        """Whether bounds and constants count ulps, not relative error."""
 
     def decade_bound(self, fmt: Format, x_min: float, x_max: float) -> float | None:
         """Bound for a decade of |x| from its least and greatest |x|; None: only pointwise."""
@@ -115,8 +126,8 @@ class SeamLaw:
     """A truncated series below a threshold, another law above it.
 
     Below: relative error <= rounding * u + truncation(|x|), and three halves of the smallest number
-    in absolute terms, which is what a square and its half lose when they underflow.  The constant is that of the upper law,
-    measured over its own part.
+    in absolute terms, which is what a square and its half lose when they underflow.  The
+    constant is that of the upper law, measured over its own part.
     """
 
     name: str
@@ -146,9 +157,9 @@ class SeamLaw:
     def pointwise(self, fmt: Format, terms: Terms) -> Float64Array:
         """See ``Law``."""
         below = np.abs(terms[0]) < self.threshold
-        series = self.rounding * fmt.u + self.truncation(self.threshold)
+        flat = self.rounding * fmt.u + self.truncation(self.threshold)
         with np.errstate(divide="ignore", over="ignore"):
-            series = series + 3 * fmt.smallest / terms[0] ** 2
+            series = flat + 3 * fmt.smallest / terms[0] ** 2
         return np.where(below, series, self.above.pointwise(fmt, terms))
 
     def normalised(self, fmt: Format, x: Float64Array, error: Float64Array) -> Float64Array:
@@ -175,14 +186,10 @@ def _over_k3(numerator: Callable[[Terms], Float64Array]) -> Callable[[Terms], Fl
 EXPM1_LAW = PowerLaw("2u/|x|", 2, 1, "expm1", _over_k3(lambda t: np.abs(t[2])), slope=4)
 
 #: (exp(d) - d) - 1: exp errs by u e^d and the first difference by u |e^d - d|, both near 1.
-NAIVE_LAW = PowerLaw(
-    "4u/x^2", 4, 2, "exp", _over_k3(lambda t: t[1] + np.abs(t[1] - t[0])), slope=4, offset=2
-)
+NAIVE_LAW = PowerLaw("4u/x^2", 4, 2, "exp", _over_k3(lambda t: t[1] + np.abs(t[1] - t[0])), slope=4, offset=2)
 
 #: (exp(d) - 1) - d: the first difference is exact near 0, so exp's error is all there is.
-GROUPED_LAW = PowerLaw(
-    "2u/x^2", 2, 2, "exp", _over_k3(lambda t: t[1] + np.abs(t[2])), slope=4
-)
+GROUPED_LAW = PowerLaw("2u/x^2", 2, 2, "exp", _over_k3(lambda t: t[1] + np.abs(t[2])), slope=4)
 
 
 def _over_slope(terms: Terms) -> Float64Array:

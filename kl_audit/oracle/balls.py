@@ -30,15 +30,15 @@ SATURATED = 20000
 class BallOps:
     """The operations a reference may use, on Arb balls."""
 
-    def exp(self, x: Any) -> Any:  # noqa: ANN401
+    def exp(self, x: Any) -> Any:
         """Return e**x."""
         return x.exp()
 
-    def clip(self, x: Any, low: float, high: float) -> Any:  # noqa: ANN401
+    def clip(self, x: Any, low: float, high: float) -> Any:
         """Return min(max(x, low), high)."""
         return x.max(flint.arb(low)).min(flint.arb(high))
 
-    def inside(self, x: Any, low: float, high: float) -> bool:  # noqa: ANN401
+    def inside(self, x: Any, low: float, high: float) -> bool:
         """Decide low < x < high; raises Undecided, or Undefined exactly on a boundary."""
         if x > low and x < high:
             return True
@@ -65,7 +65,7 @@ def _start_precision(inputs: tuple[float, ...], bits: int) -> int:
     return bits + 32 + max(0, -2 * math.frexp(smallest)[1])
 
 
-def ball(reference: Reference, inputs: tuple[float, ...], bits: int) -> Any:  # noqa: ANN401
+def ball(reference: Reference, inputs: tuple[float, ...], bits: int) -> Any:
     """Return a ball with at least ``bits`` bits for the reference at finite inputs.
 
     Raises Undefined or OracleError.  Leaves flint's precision raised: callers restore it.
@@ -84,7 +84,7 @@ def ball(reference: Reference, inputs: tuple[float, ...], bits: int) -> Any:  # 
     raise OracleError(f"no ball of {bits} bits at ({', '.join(x.hex() for x in inputs)})")
 
 
-def _to_fraction(value: Any) -> Fraction:  # noqa: ANN401
+def _to_fraction(value: Any) -> Fraction:
     mantissa, exponent = value.mid().man_exp()
     return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
@@ -119,6 +119,6 @@ def ball_truth(reference: Reference, inputs: tuple[Float64Array, ...], fmt: Form
     return Sum(hi, lo, err, scale)
 
 
-def _beyond_exponents(value: Any) -> bool:  # noqa: ANN401
+def _beyond_exponents(value: Any) -> bool:
     _, exponent = value.mid().man_exp()
     return bool(abs(int(exponent)) > 15000)

@@ -96,11 +96,14 @@ def _exp_large(x: Float64Array) -> tuple[Float64Array, Float64Array]:
     return value, np.where(np.isinf(value), 0.0, 6 * V * value + 2.0**-1074)
 
 
-def _select(
-    x: Float64Array, small: tuple[Float64Array, ...], large: tuple[Float64Array, ...]
-) -> tuple[Float64Array, ...]:
+Parts = tuple[Float64Array, Float64Array, Float64Array]
+
+
+def _select(x: Float64Array, small: Parts, large: Parts) -> Sum:
+    """Return the small case where |x| is small, else the large one; parts are (hi, lo, err)."""
     inside: BoolArray = np.abs(x) <= SMALL
-    return tuple(np.where(inside, a, b) for a, b in zip(small, large, strict=True))
+    hi, lo, err = (np.where(inside, a, b) for a, b in zip(small, large, strict=True))
+    return Sum(hi, lo, err)
 
 
 def exp(x: Float64Array, wide: bool = False) -> Sum:
@@ -113,7 +116,7 @@ def exp(x: Float64Array, wide: bool = False) -> Sum:
     lo = lo + inner
     small = (hi, lo, k3.err + 2 * V * (np.abs(inner) + np.abs(lo)))
     value, err = _exp_large(x)
-    return Sum(*_select(x, small, (value, np.zeros_like(x), err)))
+    return _select(x, small, (value, np.zeros_like(x), err))
 
 
 def expm1(x: Float64Array, wide: bool = False) -> Sum:
@@ -126,7 +129,7 @@ def expm1(x: Float64Array, wide: bool = False) -> Sum:
     value, err = _exp_large(x)
     with np.errstate(invalid="ignore"):
         hi, lo = _two_sum(value, np.full_like(x, -1.0))
-    return Sum(*_select(x, small, (hi, _known(lo), err)))
+    return _select(x, small, (hi, _known(lo), err))
 
 
 def k3(x: Float64Array, wide: bool = False) -> Sum:
@@ -139,7 +142,7 @@ def k3(x: Float64Array, wide: bool = False) -> Sum:
         hi, lo = _two_sum(value, linear)
         lo = _known(lo) + rest
     err = err + 2 * V * np.abs(lo)
-    return Sum(*_select(x, (part.hi, part.lo, part.err), (hi, lo, err)))
+    return _select(x, (part.hi, part.lo, part.err), (hi, lo, err))
 
 
 def _known(lo: Float64Array) -> Float64Array:

@@ -46,11 +46,11 @@ class IntervalOps:
         slack = self._ctx.mpf(2) ** (2 - precision)
         self._widening = self._ctx.mpf([(1 - slack).a, (1 + slack).b])
 
-    def number(self, x: float) -> Any:  # noqa: ANN401
+    def number(self, x: float) -> Any:
         """Return the point interval that holds the float x exactly."""
         return self._ctx.mpf(x)
 
-    def exp(self, x: Any) -> Any:  # noqa: ANN401
+    def exp(self, x: Any) -> Any:
         """Return an interval that contains e**x.
 
         mpmath's own does not always: below about 2**(-prec/2) its e**x is 1 + x exactly, rounded
@@ -61,12 +61,12 @@ class IntervalOps:
             return self._ctx.mpf(1)
         return self._ctx.exp(x) * self._widening
 
-    def clip(self, x: Any, low: float, high: float) -> Any:  # noqa: ANN401
+    def clip(self, x: Any, low: float, high: float) -> Any:
         """Return min(max(x, low), high); monotone, so it acts on the ends of the interval."""
         ends = [min(max(end, low), high) for end in (x.a, x.b)]
         return self._ctx.mpf([ends[0], ends[1]])
 
-    def inside(self, x: Any, low: float, high: float) -> bool:  # noqa: ANN401
+    def inside(self, x: Any, low: float, high: float) -> bool:
         """Decide low < x < high; raises Undecided, or Undefined exactly on a boundary."""
         if low < x.a and x.b < high:
             return True

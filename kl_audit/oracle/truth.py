@@ -80,7 +80,6 @@ class TruthArray:
 
     def _decide(self) -> None:
         fmt, hi, lo, err = self.fmt, self.sum.hi, self.sum.lo, self.sum.err
-        scale = self.sum.scale if self.sum.scale is not None else 0
         magnitude = np.abs(hi)
         signed_lo = np.where(hi < 0, -lo, lo)  # lo as it moves |t|
         finite = np.isfinite(hi)
@@ -88,7 +87,8 @@ class TruthArray:
         # |t| is just below a power of two when hi is one and lo points towards zero.
         power = np.ldexp(1.0, exponent - 1)
         below = (mantissa == 0.5) & (signed_lo < 0)
-        self.exponent = np.where(below, exponent - 2, exponent - 1) + scale
+        binade = np.where(below, exponent - 2, exponent - 1).astype(np.int64)
+        self.exponent = binade if self.sum.scale is None else binade + self.sum.scale
         self.exponent[magnitude == 0] = fmt.emin
         self.ulp_exponent = np.maximum(self.exponent, fmt.emin) - (fmt.precision - 1)
         self.undefined = np.isnan(hi)
@@ -103,8 +103,10 @@ class TruthArray:
             near_power = (np.abs((magnitude - power) + signed_lo) < err) | (
                 np.abs((magnitude - 2 * power) + signed_lo) < err
             )
-            is_open = (near_power & normal) | (np.abs(over) < self._err(fmt.emax)) | (
-                np.abs(under) < self._err(fmt.emin - fmt.precision + 1)
+            is_open = (
+                (near_power & normal)
+                | (np.abs(over) < self._err(fmt.emax))
+                | (np.abs(under) < self._err(fmt.emin - fmt.precision + 1))
             )
         self.open = is_open & (err > 0) & finite
 

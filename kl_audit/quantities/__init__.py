@@ -7,7 +7,7 @@ from kl_audit.quantities.base import Clamp, Quantity, Side
 from kl_audit.quantities.lifted import of_pair, weighted, weighted_pair
 from kl_audit.quantities.scalar import EXP, EXPM1, K1, K2, K3, RATIO, SCALAR
 
-_LIFTED = tuple(of_pair(q) for q in (K3, K1, K2, RATIO)) + (weighted(K3), weighted_pair(K3))
+_LIFTED = (*tuple(of_pair(q) for q in (K3, K1, K2, RATIO)), weighted(K3), weighted_pair(K3))
 
 #: Every quantity, by name.
 QUANTITIES: dict[str, Quantity] = {q.name: q for q in (*SCALAR, *_LIFTED)}

@@ -45,9 +45,7 @@ class Side:
         else:
             total = ball_truth(self.reference, inputs, fmt)
         truth = TruthArray(fmt, total)
-        truth.settle(
-            lambda i: certify(self.reference, tuple(float(c[i]) for c in inputs), fmt)
-        )
+        truth.settle(lambda i: certify(self.reference, tuple(float(c[i]) for c in inputs), fmt))
         return truth
 
 
@@ -106,11 +104,11 @@ class Clamp:
         value, slope = quantity.value, quantity.gradient
         inner, outer = self.input, self.output
 
-        def value_reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
+        def value_reference(ops: Any, d: Any) -> Any:
             result = value.reference(ops, ops.clip(d, *inner) if inner else d)
             return ops.clip(result, *outer) if outer else result
 
-        def slope_reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
+        def slope_reference(ops: Any, d: Any) -> Any:
             if inner and not ops.inside(d, *inner):
                 return d - d
             if outer:

@@ -50,7 +50,7 @@ def of_pair(q: Quantity) -> Quantity:
         )
 
     def lift(fn: Candidate) -> Candidate:
-        def paired(xp: Any, policy: Any, reference: Any) -> Any:  # noqa: ANN401
+        def paired(xp: Any, policy: Any, reference: Any) -> Any:
             return fn(xp, reference - policy)
 
         return paired
@@ -72,15 +72,15 @@ def weighted(q: Quantity) -> Quantity:
     """
 
     def lift(fn: Candidate) -> Candidate:
-        def weighed(xp: Any, d: Any) -> Any:  # noqa: ANN401
+        def weighed(xp: Any, d: Any) -> Any:
             return xp.exp(xp.stop_gradient(d) - d) * fn(xp, d)
 
         return weighed
 
-    def value(ops: Any, d: Any) -> Any:  # noqa: ANN401
+    def value(ops: Any, d: Any) -> Any:
         return q.value.reference(ops, d)
 
-    def slope(ops: Any, d: Any) -> Any:  # noqa: ANN401
+    def slope(ops: Any, d: Any) -> Any:
         if q.value.reference is K3.value.reference:
             return d  # the difference below, without its cancellation
         return q.gradient.reference(ops, d) - q.value.reference(ops, d)
@@ -101,15 +101,15 @@ def weighted_pair(q: Quantity) -> Quantity:
     """
 
     def lift(fn: Candidate) -> Candidate:
-        def weighed(xp: Any, policy: Any, old: Any, reference: Any) -> Any:  # noqa: ANN401
+        def weighed(xp: Any, policy: Any, old: Any, reference: Any) -> Any:
             return xp.exp(policy - xp.stop_gradient(old)) * fn(xp, reference - policy)
 
         return weighed
 
-    def value(ops: Any, p: Any, o: Any, r: Any) -> Any:  # noqa: ANN401
+    def value(ops: Any, p: Any, o: Any, r: Any) -> Any:
         return ops.exp(p - o) * q.value.reference(ops, r - p)
 
-    def slope(ops: Any, p: Any, o: Any, r: Any) -> Any:  # noqa: ANN401
+    def slope(ops: Any, p: Any, o: Any, r: Any) -> Any:
         rest = p - r
         if q.value.reference is not K3.value.reference:
             rest = q.value.reference(ops, r - p) - q.gradient.reference(ops, r - p)

@@ -42,43 +42,72 @@ def _is_wide(d: Float64Array) -> bool:
 
 
 def _constant(value: float) -> Side:
-    def reference(ops: Any, d: Any) -> Any:  # noqa: ANN401
+    def reference(ops: Any, d: Any) -> Any:
         return d - d + int(value)
 
     return Side(reference, lambda d: _exact(np.full_like(d, value)), (value, value))
 
 
 RATIO = Quantity(
-    "ratio", "ratio = exp(d), the probability ratio", ("d",), _EXP, _EXP, _identity,
+    "ratio",
+    "ratio = exp(d), the probability ratio",
+    ("d",),
+    _EXP,
+    _EXP,
+    _identity,
     nonnegative=True,
 )
 K1 = Quantity(
-    "k1", "k1 = -d, unbiased for KL(policy || reference), of either sign", ("d",),
-    Side(lambda ops, d: -d, lambda d: _exact(-d), (math.inf, -math.inf)), _constant(-1.0), _identity,
+    "k1",
+    "k1 = -d, unbiased for KL(policy || reference), of either sign",
+    ("d",),
+    Side(lambda ops, d: -d, lambda d: _exact(-d), (math.inf, -math.inf)),
+    _constant(-1.0),
+    _identity,
 )
 K2 = Quantity(
-    "k2", "k2 = d^2/2, biased, never negative", ("d",),
+    "k2",
+    "k2 = d^2/2, biased, never negative",
+    ("d",),
     Side(lambda ops, d: d * d / 2, _half_square, (math.inf, math.inf)),
-    Side(lambda ops, d: d, _exact, (-math.inf, math.inf)), _identity,
-    nonnegative=True, valley=True, zero_at_zero=True,
+    Side(lambda ops, d: d, _exact, (-math.inf, math.inf)),
+    _identity,
+    nonnegative=True,
+    valley=True,
+    zero_at_zero=True,
 )
 K3 = Quantity(
-    "k3", "k3 = exp(d) - 1 - d, unbiased for KL(policy || reference), never negative", ("d",),
+    "k3",
+    "k3 = exp(d) - 1 - d, unbiased for KL(policy || reference), never negative",
+    ("d",),
     Side(
         lambda ops, d: ops.exp(d) - d - 1,
         lambda d: doubles.k3(d, _is_wide(d)),
         (math.inf, math.inf),
     ),
-    _EXPM1, _identity,
-    nonnegative=True, valley=True, zero_at_zero=True,
+    _EXPM1,
+    _identity,
+    nonnegative=True,
+    valley=True,
+    zero_at_zero=True,
 )
 EXP = Quantity(
-    "exp", "exp(d), a library function that the formulations rest on", ("d",), _EXP, _EXP,
-    _identity, nonnegative=True,
+    "exp",
+    "exp(d), a library function that the formulations rest on",
+    ("d",),
+    _EXP,
+    _EXP,
+    _identity,
+    nonnegative=True,
 )
 EXPM1 = Quantity(
-    "expm1", "expm1(d) = exp(d) - 1, a library function that the formulations rest on", ("d",),
-    _EXPM1, _EXP, _identity, zero_at_zero=True,
+    "expm1",
+    "expm1(d) = exp(d) - 1, a library function that the formulations rest on",
+    ("d",),
+    _EXPM1,
+    _EXP,
+    _identity,
+    zero_at_zero=True,
 )
 
 SCALAR = (K3, K1, K2, RATIO, EXP, EXPM1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from importlib import metadata
+from typing import Any
 
 from kl_audit import __version__
 from kl_audit.backends import BACKENDS, Unavailable
@@ -31,7 +32,7 @@ from kl_audit.sweep import Row
 def build_result(row: Row, judgement: Judgement) -> Result:
     """Return a row as the schema has it."""
     block, tally = row.block, row.tally
-    head = {
+    head: dict[str, Any] = {
         "quantity": block.quantity.name,
         "output": block.output,
         "formulation": row.formulation.name,
@@ -135,9 +136,7 @@ def versions(used: set[str]) -> dict[str, str]:
 def platform_facts(rows: list[Row]) -> dict[str, object]:
     """Return the machine, and the probed flush-to-zero of each back end, mode and format."""
     flush = {
-        f"{row.target} {row.block.fmt.name}": str(row.flushing)
-        for row in rows
-        if row.flushing is not None
+        f"{row.target} {row.block.fmt.name}": str(row.flushing) for row in rows if row.flushing is not None
     }
     return {
         "system": platform.system(),

@@ -17,9 +17,7 @@ def _strict(value: float | None) -> float | str | None:
 
 
 #: A number, or "inf", "-inf" or "nan".
-Number = Annotated[
-    float, PlainSerializer(_strict, return_type=float | Literal["inf", "-inf", "nan"])
-]
+Number = Annotated[float, PlainSerializer(_strict, return_type=float | Literal["inf", "-inf", "nan"])]
 Verdict = Literal["pass", "fail", "vacuous", "skipped"]
 
 

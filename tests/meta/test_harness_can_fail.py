@@ -41,8 +41,7 @@ def perfect(fmt, reference=K3.value.reference):
     def fn(xp, d):
         wide = d.astype(np.float64)
         out = [
-            round_to_format(certify(reference, (float(x),), fmt), fmt) if np.isfinite(x) else x
-            for x in wide
+            round_to_format(certify(reference, (float(x),), fmt), fmt) if np.isfinite(x) else x for x in wide
         ]
         return fmt.cast(out)
 
@@ -108,9 +107,7 @@ def test_a_wrong_oracle_is_a_finding(monkeypatch):
 
 def test_a_wrong_exact_reference_is_a_finding():
     """A reference that disagrees with the bulk truth (a swapped sign) is caught the same way."""
-    lying = dataclasses.replace(
-        K3, value=Side(lambda ops, d: ops.exp(-d) + d - 1, K3.value.fast)
-    )
+    lying = dataclasses.replace(K3, value=Side(lambda ops, d: ops.exp(-d) + d - 1, K3.value.fast))
     _, judgement = audit(lambda xp, d: xp.expm1(d) - d, law=EXPM1_LAW, quantity=lying)
     assert "KLA902" in codes(judgement)
 
@@ -131,7 +128,10 @@ def test_flush_to_zero_in_a_candidate_is_held_against_it():
 
     row, judgement = audit(flushing, BF16, Exhaustive(), UlpLaw(0.5), find_quantity("k2"))
     assert not row.flushing.results
-    assert row.tally.false_zeros.n == 1024
+    smallest, normal = Fraction(BF16.smallest), Fraction(BF16.smallest_normal)
+    squares = [Fraction(float(x)) ** 2 / 2 for x in BF16.finite_values() if abs(float(x)) < 1]
+    rounded = [t for t in squares if smallest / 2 < t < normal - smallest / 2]
+    assert row.tally.false_zeros.n == len(rounded) > 1000
     assert {"KLA104", "KLA301"} <= codes(judgement)
 
 

@@ -4,7 +4,7 @@ from kl_audit.report.formats.base import Format, Options
 from kl_audit.report.schema import Report
 
 
-def write_json(report: Report, options: Options) -> str:  # noqa: ARG001
+def write_json(report: Report, options: Options) -> str:
     """Return the document."""
     return report.to_json() + "\n"
 

@@ -16,7 +16,7 @@ def _cell(text: object) -> str:
     return str("-" if text is None else text).replace("|", "\\|")
 
 
-def write_markdown(report: Report, options: Options) -> str:  # noqa: ARG001
+def write_markdown(report: Report, options: Options) -> str:
     """Return the report as Markdown."""
     out = ["# kl-audit report", ""]
     for (dtype, quantity, output), rows in words.blocks(report):

@@ -37,9 +37,7 @@ def write_text(report: Report, options: Options) -> str:
             continue
         grid = measured[0].grid
         what = quantity if output == "value" else f"{quantity} gradient"
-        console.print(
-            f"[bold]{what}, {dtype}[/bold], {grid.points:,} points ({grid.kind})", soft_wrap=True
-        )
+        console.print(f"[bold]{what}, {dtype}[/bold], {grid.points:,} points ({grid.kind})", soft_wrap=True)
         console.print(_table(measured))
         if grid.points <= 16:
             console.print(_points(measured))
@@ -62,8 +60,7 @@ def write_text(report: Report, options: Options) -> str:
     _lines(console, "Summary", words.headline(report))
     s = report.summary
     total = (
-        f"{s.pass_} pass, {s.fail} fail, {s.vacuous} vacuous (the law promises nothing), "
-        f"{s.skipped} skipped"
+        f"{s.pass_} pass, {s.fail} fail, {s.vacuous} vacuous (the law promises nothing), {s.skipped} skipped"
     )
     _lines(console, "", [total, *_flushing(report)])
     if report.interrupted:
@@ -131,9 +128,7 @@ def _points(rows: list[Result]) -> Table:
         for w in sorted(r.top, key=lambda w: str(w.x)):
             x = ",".join(f"{v:.6g}" for v in w.x.values()) if isinstance(w.x, dict) else f"{w.x:.6g}"
             truth = f"{float(w.truth):.9g}" if w.truth else "-"
-            table.add_row(
-                r.formulation, words.target(r), x, f"{w.got:.9g}", truth, words.short(w.ulp_error)
-            )
+            table.add_row(r.formulation, words.target(r), x, f"{w.got:.9g}", truth, words.short(w.ulp_error))
     return table
 
 
