@@ -79,23 +79,37 @@ class Format:
 
     def finite_values(self, start: int = 0, stop: int | None = None) -> FloatArray:
         """Return the finite values with index in ``[start, stop)``, ascending (-0 before +0)."""
-        half = self.nonnegative_count
+        half: Any = self.nonnegative_count
         stop = self.finite_count if stop is None else min(stop, self.finite_count)
-        index = np.arange(start, stop, dtype=np.int64)
+        # unsigned: float64 has more values than int64 counts
+        index = np.uint64(start) + np.arange(max(stop - start, 0), dtype=np.uint64)
+        half = np.uint64(half)
         sign = np.uint64(1 << (self.bits - 1))
-        magnitude = np.where(index < half, half - 1 - index, index - half).astype(np.uint64)
+        magnitude = np.where(index < half, half - np.uint64(1) - index, index - half)
         pattern = np.where(index < half, magnitude | sign, magnitude)
         return pattern.astype(self.uint).view(self.dtype)
 
     def cast(self, values: npt.ArrayLike) -> FloatArray:
         """Round float64 values to the format (to nearest, ties to even); overflow gives inf."""
+        wide = np.asarray(values, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            return np.asarray(values, dtype=np.float64).astype(self.dtype)
+            # ml_dtypes goes from float64 to bfloat16 by way of float32, and would round twice
+            return (_to_odd(wide) if self.name == "bfloat16" else wide).astype(self.dtype)
 
     def to_bits(self, value: float) -> str:
         """Return the bit pattern of a value of the format: ``0x35c00000``."""
         pattern = int(self.cast([value]).view(self.uint)[0])
         return f"0x{pattern:0{self.bits // 4}x}"
+
+
+def _to_odd(wide: Float64Array) -> npt.NDArray[np.float32]:
+    """Convert to float32 rounding to odd, after which rounding to fewer bits is right (Boldo)."""
+    narrow = wide.astype(np.float32)
+    back = narrow.astype(np.float64)
+    inexact = np.isfinite(wide) & (back != wide)
+    pattern = narrow.view(np.int32) - (np.abs(back) > np.abs(wide))
+    odd: npt.NDArray[np.float32] = np.where(inexact, pattern | 1, pattern).astype(np.int32).view(np.float32)
+    return odd
 
 
 FP64 = Format("float64", "fp64", 64, 53, 1023)

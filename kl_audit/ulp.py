@@ -65,6 +65,9 @@ def steps_between(a: FloatArray, b: FloatArray, fmt: Format) -> npt.NDArray[np.f
 
     Returned as float64 because float64 patterns of opposite sign are further apart than int64 goes.
     """
-    out = ordinal(b, fmt).astype(np.float64) - ordinal(a, fmt).astype(np.float64)
+    first, second = ordinal(a, fmt), ordinal(b, fmt)
+    same = (first < 0) == (second < 0)
+    near = np.where(same, second, 0) - np.where(same, first, 0)
+    out = np.where(same, near.astype(np.float64), second.astype(np.float64) - first.astype(np.float64))
     out[np.isnan(a.astype(np.float64)) | np.isnan(b.astype(np.float64))] = np.nan
     return out

@@ -28,12 +28,6 @@ each = pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.short)
 narrow = pytest.mark.parametrize("fmt", NARROW, ids=lambda f: f.short)
 
 
-@pytest.fixture
-def slow_only(request):
-    if "slow" not in (request.config.getoption("-m") or ""):
-        pytest.skip("exhaustive: run with -m slow")
-
-
 def windows(fmt, width=3000):
     """Yield index ranges at the ends, at zero, at the first normal numbers and at 1."""
     half = fmt.nonnegative_count
@@ -261,7 +255,6 @@ def test_hex_float_shape(value, text):
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("slow_only")
 def test_every_float32_is_enumerated():
     """The chunks of float32 hold all 4,278,190,080 finite values in order."""
     step, before, total = 1 << 24, None, 0

@@ -23,12 +23,6 @@ each = pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.short)
 narrow = pytest.mark.parametrize("fmt", [FP16, BF16], ids=lambda f: f.short)
 
 
-@pytest.fixture
-def slow_only(request):
-    if "slow" not in (request.config.getoption("-m") or ""):
-        pytest.skip("exhaustive: run with -m slow")
-
-
 def points(grid, fmt, seed=0):
     """Return all points of a grid, having checked the chunks' lengths and dtype."""
     chunks = list(grid.chunks(fmt, seed))
@@ -73,7 +67,6 @@ def test_exhaustive_float32_is_a_stream():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("slow_only")
 def test_exhaustive_float32_covers_every_value():
     """The exhaustive grid of float32 goes from number to next number through the whole format."""
     total, last = 0, None

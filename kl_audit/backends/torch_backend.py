@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import shutil
 from types import FunctionType
@@ -162,6 +163,8 @@ def _compiled(torch: Any, expression: FunctionType, device: str) -> Candidate:
         raise Unavailable(f"torch.compile is switched off here ({off} is set)")
     if device == "cpu" and _compiler() is None:
         raise Unavailable("no C++ compiler found (g++ or clang++ on PATH)")
+    # A CUDA build on a machine without one says so on stderr at every compilation.
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
     # Dynamo keeps its cache, and its limit of recompilations, per code object: give each its own.
     code = expression.__code__
     expression.__code__ = code.replace(co_name=f"{code.co_name}_{next(_SERIAL)}")

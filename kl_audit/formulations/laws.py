@@ -72,7 +72,12 @@ class PowerLaw:
 
     def decade_bound(self, fmt: Format, x_min: float, x_max: float) -> float | None:
         """See ``Law``."""
-        return self.constant * fmt.u / x_min**self.order if x_max < 1 else None
+        if x_max >= 1:
+            return None
+        bound = self.constant * fmt.u
+        for _ in range(self.order):  # step by step: the power alone underflows
+            bound /= x_min
+        return bound
 
     def pointwise(self, fmt: Format, terms: Terms) -> Float64Array:
         """See ``Law``."""
@@ -146,7 +151,8 @@ class SeamLaw:
     def decade_bound(self, fmt: Format, x_min: float, x_max: float) -> float | None:
         """See ``Law``; a decade with the seam inside takes the larger of the two."""
         series = self.rounding * fmt.u + self.truncation(min(x_max, self.threshold))
-        series += 3 * fmt.smallest / x_min**2 if x_min**2 else np.inf
+        square = x_min * x_min
+        series += 3 * fmt.smallest / square if square else np.inf
         upper = self.above.decade_bound(fmt, max(x_min, self.threshold), x_max)
         if x_max < self.threshold:
             return series

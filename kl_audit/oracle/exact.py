@@ -87,8 +87,17 @@ def _man_exp(raw: tuple[int, Any, int, int]) -> Fraction:
     return -value if sign else value
 
 
+def _one_binade(near: tuple[int, Any, int, int], far: tuple[int, Any, int, int]) -> bool:
+    """Tell whether everything between two raw mpf of one sign has one floor(log2), the ends aside.
+
+    An ulp halves at a power of two, so an interval must not have one inside; as its far end it may.
+    """
+    step = (far[2] + far[3]) - (near[2] + near[3])
+    return step == 0 or (step == 1 and far[1] == 1)
+
+
 def certify(reference: Reference, inputs: tuple[float, ...], fmt: Format) -> Fraction:
-    """Return the exact value of ``reference`` at ``inputs``, within 2**-(p+40) relative.
+    """Return the value of ``reference`` at ``inputs``, within 2**-(p+40) relative, in its binade.
 
     ``inputs`` are finite values of ``fmt`` and are taken exactly as stored.  Raises Undefined where
     the quantity has no value and OracleError where the value cannot be certified.
@@ -107,10 +116,11 @@ def certify(reference: Reference, inputs: tuple[float, ...], fmt: Format) -> Fra
             return _man_exp(low_raw)
         if low_raw[0] == high_raw[0] and low_raw[1] and high_raw[1]:
             width = mpmath.libmp.mpf_sub(high_raw, low_raw)
-            smaller = low_raw if not low_raw[0] else high_raw
-            # 2**(top-1) <= |smaller|, and |width| < 2**(its top): compare exponents only.
-            if width[2] + width[3] <= smaller[2] + smaller[3] - 1 - bits:
-                return _man_exp(low_raw)
+            near, far = (high_raw, low_raw) if low_raw[0] else (low_raw, high_raw)
+            # 2**(top-1) <= |near|, and |width| < 2**(its top): compare exponents only.
+            narrow = width[2] + width[3] <= near[2] + near[3] - 1 - bits
+            if narrow and _one_binade(near, far):
+                return (_man_exp(low_raw) + _man_exp(high_raw)) / 2
         precision *= 2
     shown = ", ".join(float(x).hex() for x in inputs)
     raise OracleError(f"no certified value at ({shown}) within {MAX_PRECISION} bits")

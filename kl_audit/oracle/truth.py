@@ -73,9 +73,11 @@ class TruthArray:
                 hi, lo, scale = float(np.ldexp(hi, scale)), float(np.ldexp(lo, scale)), 0
             else:
                 self.sum.scale[i] = scale
-            self.sum.hi[i], self.sum.lo[i], self.sum.err[i] = hi, lo, 0.0
+            self.sum.hi[i], self.sum.lo[i] = hi, lo
+            self.sum.err[i] = abs(hi) * 2.0 ** -(self.fmt.precision + 39)
         if len(indices):
             self._decide()
+            self.open[indices] = False
         return len(indices)
 
     def _decide(self) -> None:
@@ -93,9 +95,9 @@ class TruthArray:
         self.ulp_exponent = np.maximum(self.exponent, fmt.emin) - (fmt.precision - 1)
         self.undefined = np.isnan(hi)
 
-        top, bottom = (2.0 - 2.0**-fmt.precision), 0.5
-        over = self._versus(top, fmt.emax)
-        under = self._versus(bottom, fmt.emin - fmt.precision + 1)
+        # 2 - 2**-p is no float64 for p = 53: in two parts
+        over = self._versus(2.0, 2.0**-fmt.precision, fmt.emax)
+        under = self._versus(0.5, 0.0, fmt.emin - fmt.precision + 1)
         normal = self.exponent >= fmt.emin - 1  # below, the binade does not matter
         with np.errstate(invalid="ignore", over="ignore"):
             self.infinite = (over >= 0) | np.isinf(hi)
@@ -110,20 +112,20 @@ class TruthArray:
             )
         self.open = is_open & (err > 0) & finite
 
-    def _versus(self, mantissa: float, exponent: int) -> Float64Array:
-        """Return |t| - mantissa * 2**exponent in units of 2**exponent, saturating."""
+    def _versus(self, mantissa: float, less: float, exponent: int) -> Float64Array:
+        """Return |t| - (mantissa - less) 2**exponent in units of 2**exponent, saturating."""
         hi, lo = self.sum.hi, self.sum.lo
         shift = (self.sum.scale if self.sum.scale is not None else 0) - exponent
         shift = np.minimum(shift, 1000)  # far beyond the limit already, and lo stays finite
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             a = np.ldexp(np.abs(hi), shift)
             b = np.ldexp(np.where(hi < 0, -lo, lo), shift)
-            return (a - mantissa) + b
+            return (a - mantissa) + (b + less)
 
     def _err(self, exponent: int) -> Float64Array:
         shift = (self.sum.scale if self.sum.scale is not None else 0) - exponent
         with np.errstate(over="ignore", under="ignore"):
-            return np.ldexp(self.sum.err, shift)
+            return np.ldexp(self.sum.err, np.minimum(shift, 1000))
 
     def errors(self, got: Float64Array) -> tuple[Float64Array, Float64Array]:
         """Return (ulp error, absolute relative error) of finite results against finite truths.

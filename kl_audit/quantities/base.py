@@ -129,7 +129,7 @@ class Clamp:
             assert value.fast is not None
             assert slope.fast is not None
             total = slope.fast(d)
-            for x, limits, edge in ((d, inner, 0.0), (value.fast(d).hi, outer, EDGE)):
+            for x, limits, edge in ((value.fast(d).hi, outer, EDGE), (d, inner, 0.0)):
                 if limits:
                     total = _masked(total, x, *limits, edge)
             return total

@@ -98,7 +98,7 @@ def axis(fmt, n=14):
 
 
 @each
-@pytest.mark.parametrize(("name", "output"), SCALAR_TRUTHS, ids="-".join)
+@pytest.mark.parametrize(("name", "output"), SCALAR_TRUTHS)
 def test_certified_value_agrees_with_mpmath(fmt, name, output):
     """From the smallest subnormal to overflow, certify agrees with mpmath to 2**-(p+40)."""
     reference = QUANTITIES[name].side(output).reference
@@ -122,9 +122,7 @@ def rows(fmt, columns, n=15):
 
 
 @each
-@pytest.mark.parametrize(
-    ("name", "output"), [*PAIR_TRUTHS, *TRIPLE_TRUTHS], ids=lambda v: v
-)
+@pytest.mark.parametrize(("name", "output"), [*PAIR_TRUTHS, *TRIPLE_TRUTHS])
 def test_certified_value_of_several_inputs_agrees_with_mpmath(fmt, name, output):
     """The quantities of log-probabilities take their exact difference, as mpmath does."""
     fn = (PAIR_TRUTHS | TRIPLE_TRUTHS)[name, output]
@@ -234,17 +232,15 @@ def test_a_branch_that_is_never_decided_is_refused():
         certify(reference, (0.75,), FP32)
 
 
-def around(k, n=48):
+def around(k, n=120):
     """Return float32 numbers of both signs from 2**k on."""
     x = np.float32(2.0**k)
     step = np.spacing(x)
-    up = [float(x + np.float32(i) * step) for i in range(n)]
+    up = [float(x + np.float32(i) * step) for i in range(0, 331 * n, 331)]
     return [*up, *(-v for v in up)]
 
 
-@pytest.mark.parametrize(
-    ("k", "least", "most"), [(-26, 0.22, 0.26), (-30, 3.5, 4.1), (-40, 3700, 4200)]
-)
+@pytest.mark.parametrize(("k", "least", "most"), [(-26, 0.22, 0.26), (-30, 3.5, 4.1), (-40, 3700, 4200)])
 def test_float64_expm1_is_no_truth_for_float32(k, least, most):
     """float64 expm1(x) - x is wrong by 0.24, 3.8 and 3900 u of float32 where certify is right."""
     reference = QUANTITIES["k3"].value.reference
