@@ -79,15 +79,15 @@ class Format:
 
     def finite_values(self, start: int = 0, stop: int | None = None) -> FloatArray:
         """Return the finite values with index in ``[start, stop)``, ascending (-0 before +0)."""
-        half: Any = self.nonnegative_count
+        half = np.uint64(self.nonnegative_count)
         stop = self.finite_count if stop is None else min(stop, self.finite_count)
         # unsigned: float64 has more values than int64 counts
         index = np.uint64(start) + np.arange(max(stop - start, 0), dtype=np.uint64)
-        half = np.uint64(half)
         sign = np.uint64(1 << (self.bits - 1))
         magnitude = np.where(index < half, half - np.uint64(1) - index, index - half)
         pattern = np.where(index < half, magnitude | sign, magnitude)
-        return pattern.astype(self.uint).view(self.dtype)
+        values: FloatArray = pattern.astype(self.uint).view(self.dtype)
+        return values
 
     def cast(self, values: npt.ArrayLike) -> FloatArray:
         """Round float64 values to the format (to nearest, ties to even); overflow gives inf."""

@@ -42,6 +42,11 @@ class Target:
     mode: str
     device: str
 
+    @property
+    def compiles(self) -> bool:
+        """Whether the mode compiles code for each shape."""
+        return any(m.compiles for m in self.backend.modes if m.name == self.mode)
+
     def __str__(self) -> str:
         """Return ``torch-eager``, with the device where it is not the CPU."""
         name = f"{self.backend.name}-{self.mode}"
@@ -179,7 +184,7 @@ def _warm(block: Block, live: list[Row]) -> None:
     """
     by_backend: dict[str, list[Row]] = {}
     for row in live:
-        if row.target.mode != "eager" or row.target.backend.name == "jax":
+        if row.target.compiles:
             by_backend.setdefault(row.target.backend.name, []).append(row)
     if len(by_backend) < 2:
         return
@@ -279,8 +284,9 @@ def _exercise(block: Block, row: Row) -> None:
     columns = tuple(
         np.concatenate([block.fmt.cast([w[i] for w in worst]), extra[i]]) for i in range(len(extra))
     )
+    length = _vector_length(block) if row.target.compiles else VECTOR
     try:
-        at_vector = padded(row.evaluate, columns, _vector_length(block))
+        at_vector = padded(row.evaluate, columns, length)
         row.lengths = exercise_lengths(row.evaluate, columns, at_vector, len(worst))
     except (CandidateError, Unavailable) as error:
         row.failed = f"at a short length: {error}"

@@ -43,6 +43,7 @@ class Mode:
 
     name: str
     summary: str
+    compiles: bool = False  #: code is compiled for each shape: calls should share few shapes
 
 
 class Backend(ABC):

@@ -79,8 +79,8 @@ class JaxBackend(Backend):
     name = "jax"
     rank = 2
     modes = (
-        Mode("eager", "op by op: each primitive compiled alone"),
-        Mode("jit", "jax.jit: the expression compiled as a whole"),
+        Mode("eager", "op by op: each primitive compiled alone", True),
+        Mode("jit", "jax.jit: the expression compiled as a whole", True),
     )
     differentiates = True
 

@@ -83,7 +83,7 @@ class TorchBackend(Backend):
     rank = 1
     modes = (
         Mode("eager", "one kernel per operation"),
-        Mode("compile", "torch.compile, Inductor, full graph, dynamic shapes"),
+        Mode("compile", "torch.compile, Inductor, full graph, dynamic shapes", True),
     )
     differentiates = True
 

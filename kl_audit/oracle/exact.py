@@ -7,6 +7,7 @@ relatively narrower than 2**-bits, and a point where that never happens is refus
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,7 @@ from mpmath.ctx_iv import MPIntervalContext
 
 from kl_audit.errors import OracleError
 from kl_audit.formats import Format
+from kl_audit.ulp import floor_log2
 
 Reference = Callable[..., Any]
 
@@ -37,11 +39,17 @@ class Undefined(Exception):  # noqa: N818 - a property of the input, not an erro
     """The quantity has no value here (a derivative exactly at the kink of a clamp)."""
 
 
+#: A context costs a millisecond to make; one a thread is enough.
+_CONTEXT = threading.local()
+
+
 class IntervalOps:
     """The operations a reference may use, on mpmath intervals."""
 
     def __init__(self, precision: int) -> None:
-        self._ctx = MPIntervalContext()
+        if not hasattr(_CONTEXT, "value"):
+            _CONTEXT.value = MPIntervalContext()
+        self._ctx = _CONTEXT.value
         self._ctx.prec = precision
         slack = self._ctx.mpf(2) ** (2 - precision)
         self._widening = self._ctx.mpf([(1 - slack).a, (1 + slack).b])
@@ -121,6 +129,10 @@ def certify(reference: Reference, inputs: tuple[float, ...], fmt: Format) -> Fra
             narrow = width[2] + width[3] <= near[2] + near[3] - 1 - bits
             if narrow and _one_binade(near, far):
                 return (_man_exp(low_raw) + _man_exp(high_raw)) / 2
+            if narrow and precision * 2 > MAX_PRECISION:
+                # Nothing but the power of two between the ends is left after 2**15 bits.
+                power = Fraction(2) ** floor_log2(_man_exp(far))
+                return -power if far[0] else power
         precision *= 2
     shown = ", ".join(float(x).hex() for x in inputs)
     raise OracleError(f"no certified value at ({shown}) within {MAX_PRECISION} bits")

@@ -120,7 +120,7 @@ class TruthArray:
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             a = np.ldexp(np.abs(hi), shift)
             b = np.ldexp(np.where(hi < 0, -lo, lo), shift)
-            return (a - mantissa) + (b + less)
+            return ((a - mantissa) + less) + b
 
     def _err(self, exponent: int) -> Float64Array:
         shift = (self.sum.scale if self.sum.scale is not None else 0) - exponent
