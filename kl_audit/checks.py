@@ -9,102 +9,22 @@ law allows are notes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 
 from kl_audit.errors import OracleError
+from kl_audit.findings import BandVerdict, Finding, Judgement, LawVerdict, exact_error, expected, line
 from kl_audit.formats import Float64Array, hex_float
 from kl_audit.formulations.laws import Law
 from kl_audit.grids import CORE_HIGH, CORE_LOW
 from kl_audit.measure import Band, Count, Tally, Witness
 from kl_audit.oracle.exact import Undefined
 from kl_audit.sweep import Row
-from kl_audit.ulp import overflow_threshold, round_to_format, ulp_error
+from kl_audit.ulp import round_to_format
 
 #: How far a bulk error may be from the exact one, in ulp, before it is a finding: twenty times what
 #: the bulk oracle's bound, 2**-46 relative, allows in float32; and the rounding of a large error.
 ORACLE_ULP, ORACLE_RELATIVE = 1e-5, 1e-12
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing to tell the reader about a row."""
-
-    code: str
-    level: str  #: error: the row fails; note: told, not held against it
-    message: str
-    witness: Witness | None = None
-
-
-@dataclass(frozen=True)
-class BandVerdict:
-    """A decade and how the law fared in it."""
-
-    band: Band
-    bound: float | None
-    ratio: float | None
-    verdict: str
-
-
-@dataclass(frozen=True)
-class LawVerdict:
-    """How the law fared over the row."""
-
-    name: str
-    holds: bool
-    constant: float | None  #: measured, over the decades where the law is not vacuous
-    predicted: float | None  #: from the library function's own error, over the same decades
-    library_error: float | None  #: E, in ulp
-    blame: str | None
-
-
-@dataclass
-class Judgement:
-    """Everything that is said about a row."""
-
-    verdict: str = "pass"
-    reason: str | None = None
-    findings: list[Finding] = field(default_factory=list)
-    bands: list[BandVerdict] = field(default_factory=list)
-    law: LawVerdict | None = None
-    max_ulp: float = 0.0
-    max_rel: float = 0.0
-    worst: list[tuple[float, Witness]] = field(default_factory=list)  #: exact errors, worst first
-
-
-def relative_to(row: Row) -> str:
-    """Name the row, as every failure line begins."""
-    what = row.block.quantity.name + ("" if row.block.output == "value" else " gradient")
-    return f"{what} {row.formulation.name} {row.block.fmt.name} {row.target}"
-
-
-def at(row: Row, inputs: tuple[float, ...]) -> str:
-    """Show inputs in hex and as bit patterns: ``x=0x1.8p-20 (0x35c00000)``."""
-    names = ("x",) if len(inputs) == 1 else row.block.quantity.inputs
-    fmt = row.block.fmt
-    return ", ".join(f"{n}={hex_float(v)} ({fmt.to_bits(v)})" for n, v in zip(names, inputs, strict=True))
-
-
-def line(row: Row, text: str, code: str, witness: Witness | None = None) -> str:
-    """Return the one-line form of a finding: value, limit, witness in hex, code."""
-    if witness is None:
-        return f"{relative_to(row)}: {text} [{code}]"
-    want = show_truth(row, witness.inputs)
-    return (
-        f"{relative_to(row)}: {text} at {at(row, witness.inputs)}: "
-        f"got {hex_float(witness.got)}, want {want} [{code}]"
-    )
-
-
-def show_truth(row: Row, inputs: tuple[float, ...]) -> str:
-    """Return the right result in hex, or ``no value`` where there is none."""
-    try:
-        want = expected(row, inputs)
-    except OracleError:
-        want = None
-    return "no value" if want is None else hex_float(want)
 
 
 def judge(row: Row, max_ulp: float | None = None) -> Judgement:
@@ -147,7 +67,7 @@ def _recompute(row: Row, out: Judgement) -> None:
     """Replace the printed figures by exact ones; a disagreement with the bulk oracle is a finding."""
     worst = []
     for size, witness in row.tally.worst:
-        exact = _exact_error(row, witness)
+        exact = exact_error(row, witness)
         if exact is None:
             continue
         worst.append((exact[0], witness))
@@ -158,7 +78,7 @@ def _recompute(row: Row, out: Judgement) -> None:
     out.worst = worst
     out.max_ulp = worst[0][0] if worst else 0.0
     peak = row.tally.max_rel
-    exact = _exact_error(row, peak.at) if peak.at is not None and peak.value else None
+    exact = exact_error(row, peak.at) if peak.at is not None and peak.value else None
     out.max_rel = exact[1] if exact is not None else 0.0
     allowed = ORACLE_ULP * row.block.fmt.u
     if exact is not None and not math.isclose(exact[1], peak.value, rel_tol=ORACLE_RELATIVE, abs_tol=allowed):
@@ -166,27 +86,6 @@ def _recompute(row: Row, out: Judgement) -> None:
         _add(row, out, "KLA902", text, peak.at)
     for count in (row.tally.negatives, row.tally.false_zeros, row.tally.nonfinite):
         _confirm(row, out, count)
-
-
-def _exact_error(row: Row, witness: Witness) -> tuple[float, float] | None:
-    """Return (|ulp error|, relative error) at a witness by the exact oracle."""
-    try:
-        truth = row.truth_at(witness.inputs)
-    except Undefined:
-        return None
-    if abs(truth) >= overflow_threshold(row.block.fmt) or not math.isfinite(witness.got):
-        return None
-    ulps = _to_float(abs(ulp_error(witness.got, truth, row.block.fmt)))
-    if truth == 0:
-        return ulps, math.inf if witness.got else 0.0
-    return ulps, _to_float(abs((Fraction(witness.got) - truth) / truth))
-
-
-def _to_float(value: Fraction) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
 
 
 def _confirm(row: Row, out: Judgement, count: Count) -> None:
@@ -316,19 +215,6 @@ def _counts(row: Row, out: Judgement) -> None:
     told(tally.flushed, "KLA204", "flushed to zero by the back end", "note")
 
 
-def expected(row: Row, inputs: tuple[float, ...]) -> float | None:
-    """Return the correctly rounded result at any input, or None where there is no single one."""
-    side = row.objective.side(row.block.output)
-    if all(math.isfinite(x) for x in inputs):
-        try:
-            return round_to_format(row.truth_at(inputs), row.block.fmt)
-        except Undefined:
-            return None
-    if len(inputs) > 1:
-        return None
-    return math.nan if math.isnan(inputs[0]) else side.limits[inputs[0] > 0]
-
-
 def _specials(row: Row, out: Judgement) -> None:
     """Hold the special values: finite ones as any other, infinite ones against the limits."""
     report = row.lengths
@@ -434,6 +320,3 @@ def _unfailed(row: Row, out: Judgement, max_ulp: float | None) -> tuple[str, str
             f"{len(vacuous)} of {len(considered)} decades"
         )
     return "pass", None
-
-
-__all__ = ["BandVerdict", "Finding", "Judgement", "LawVerdict", "judge", "line"]

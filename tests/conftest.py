@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kl_audit.backends import BACKENDS
-from kl_audit.checks import Judgement, judge
+from kl_audit.checks import judge
+from kl_audit.findings import Judgement
 from kl_audit.formats import find_format
 from kl_audit.formulations import find_formulations
 from kl_audit.grids import parse_grid

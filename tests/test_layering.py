@@ -14,7 +14,7 @@ import kl_audit
 ROOT = Path(kl_audit.__file__).parent
 ROOMS = [
     "errors", "discovery", "formats", "ulp", "oracle", "quantities", "formulations", "backends",
-    "grids", "inputs", "measure", "ftz", "lengths", "sweep", "codes", "checks", "report", "cli",
+    "grids", "inputs", "measure", "ftz", "lengths", "sweep", "codes", "findings", "checks", "report", "cli",
 ]  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 

@@ -85,8 +85,8 @@ class PowerLaw:
 
     def normalised(self, fmt: Format, x: Float64Array, error: Float64Array) -> Float64Array:
         """See ``Law``: error |x|**k / u, where |x| < 1."""
-        inside = np.abs(x) < 1
-        return np.where(inside, error * np.abs(x) ** self.order / fmt.u, 0.0)
+        size = np.minimum(np.abs(x), 1.0)
+        return np.where(size < 1, error * size**self.order / fmt.u, 0.0)
 
     def predicted(self, library_error: float) -> float:
         """See ``Law``."""

@@ -93,7 +93,7 @@ def ball_truth(reference: Reference, inputs: tuple[Float64Array, ...], fmt: Form
     """Return the reference at every point (columns of ``inputs``, finite values of ``fmt``)."""
     n = len(inputs[0])
     bits = max(fmt.precision + GUARD_BITS, PAIR_BITS)
-    hi, lo = np.empty(n), np.empty(n)
+    hi, lo, err = np.empty(n), np.empty(n), np.zeros(n)
     scale = np.zeros(n, dtype=np.int64)
     # A value between these needs no scale: hi and lo and their errors are normal float64 numbers.
     safe_low, safe_high = 2.0**-900, 2.0**1000
@@ -106,7 +106,11 @@ def ball_truth(reference: Reference, inputs: tuple[Float64Array, ...], fmt: Form
                 continue
             h = float(value)
             if safe_low < abs(h) < safe_high:
-                hi[i], lo[i] = h, float(value - h)
+                rest = value - h
+                hi[i], lo[i] = h, float(rest)
+                # The ball's radius, and the rounding of lo to float64; a little more, for theirs.
+                if not rest.is_exact() or flint.arb(lo[i]) != rest:
+                    err[i] = 1.01 * float(rest.rad()) + abs(lo[i]) * 2.0**-52 + 2.0**-1074
             elif _beyond_exponents(value):
                 # Saturate: no format tells 2**(+-20000) from what lies beyond it.
                 sign = -1.0 if value < 0 else 1.0
@@ -114,8 +118,8 @@ def ball_truth(reference: Reference, inputs: tuple[Float64Array, ...], fmt: Form
                 scale[i] = 0 if abs(h) > 1 else -SATURATED
             else:
                 hi[i], lo[i], scale[i] = split(_to_fraction(value))
-    # The ball's own radius, and the rounding of lo to float64: both below 2**-104 of the value.
-    err = np.where(np.isfinite(hi), np.abs(hi) * 2.0**-103, 0.0)
+                # radius and rounding are both below 2**-104 of the value
+                err[i] = abs(hi[i]) * 2.0**-103
     return Sum(hi, lo, err, scale)
 
 

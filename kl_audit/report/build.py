@@ -9,8 +9,8 @@ from typing import Any
 
 from kl_audit import __version__
 from kl_audit.backends import BACKENDS, Unavailable
-from kl_audit.checks import Judgement
 from kl_audit.errors import OracleError
+from kl_audit.findings import Judgement
 from kl_audit.formats import hex_float
 from kl_audit.measure import HISTOGRAM_EDGES, Witness
 from kl_audit.oracle.exact import Undefined, decimal
