@@ -124,11 +124,12 @@ def _law(row: Row, out: Judgement) -> None:
         value = worst.band.law_error
         text = (
             f"{value:.3g} {unit} > {worst.bound:.3g} by law {law.name} "
-            f"in [{worst.band.lo:g}, {worst.band.hi:g}), blame {blame}"
+            f"in [{worst.band.lo:g}, {worst.band.hi:g}), blame {blame},"
         )
         code = "KLA403" if row.block.output == "gradient" else "KLA301"
-        _add(row, out, code, text, None)
-    out.law = LawVerdict(law.name, not failing, constant, predicted, error, blame)
+        _add(row, out, code, text, worst.band.worst)
+    pointwise = max((b.pointwise_ratio for b in live), default=None)
+    out.law = LawVerdict(law.name, not failing, constant, predicted, error, blame, pointwise)
 
 
 def _band(row: Row, law: Law, band: Band) -> BandVerdict:

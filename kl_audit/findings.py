@@ -44,6 +44,7 @@ class LawVerdict:
     predicted: float | None  #: from the library function's own error, over the same decades
     library_error: float | None  #: E, in ulp
     blame: str | None
+    pointwise_ratio: float | None = None  #: greatest error over pointwise bound, where not vacuous
 
 
 @dataclass

@@ -23,6 +23,9 @@ CHUNK = 1 << 16
 #: The decades in which trainers' log-ratios live, and in which a law has to hold (S5.6).
 CORE_LOW, CORE_HIGH = 1e-6, 1.0
 
+#: More than these would sample values that a float32 does not have.
+MOST_POINTS, MOST_PER_DECADE = 1 << 32, 50_000_000
+
 HELP = "exhaustive, decades, LO:HI:N (evenly spaced), LO:HI:N:log, a comma-separated list, or a file"
 
 
@@ -177,7 +180,7 @@ class Range:
                 a, b = math.log(abs(self.low)), math.log(abs(self.high))
                 values = sign * np.exp(a + (b - a) * t)
             else:
-                values = self.low + (self.high - self.low) * t
+                values = self.low * (1 - t) + self.high * t  # HIGH - LOW may overflow
             # the ends exactly as given
             values = np.where(t == 0, self.low, np.where(t == 1, self.high, values))
             yield _finite(fmt, values, f"{self.low:g}:{self.high:g}:{self.n}")
@@ -217,24 +220,34 @@ def parse_grid(text: str, per_decade: int) -> Grid:
     """Return the grid that a command line names; raises UsageError."""
     if per_decade < 2:
         raise UsageError(f"--per-decade {per_decade}: at least 2 (one value of each sign).")
+    if per_decade > MOST_PER_DECADE:
+        raise UsageError(f"--per-decade {per_decade}: at most {MOST_PER_DECADE:,}.")
     if text == "exhaustive":
         return Exhaustive()
     if text == "decades":
         return Decades(per_decade)
     path = Path(text)
-    if path.is_file():
+    try:
+        if text and path.is_dir():
+            raise UsageError(f"grid '{text}' is a directory. A grid is {HELP}.")
+        is_file = bool(text) and path.exists()
+    except (OSError, ValueError):  # too long for a name, or not one
+        is_file = False
+    if is_file:
         return read_points(path)
     if ":" in text:
         return _parse_range(text)
     try:
         values = tuple((_number(part),) for part in text.split(","))
     except ValueError:
-        raise UsageError(f"no grid or file '{text}'. A grid is {HELP}.") from None
+        raise UsageError(f"no grid or file '{text[:80]}'. A grid is {HELP}.") from None
     return Points(values, text)
 
 
 def _number(text: str) -> float:
     text = text.strip()
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
     value = float.fromhex(text) if "0x" in text.lower() else float(text)
     if not math.isfinite(value):
         raise ValueError(text)
@@ -252,6 +265,8 @@ def _parse_range(text: str) -> Range:
         raise UsageError(
             f"bad grid '{text}'. Expected LO:HI:N or LO:HI:N:log, e.g. 1e-6:1:1000:log."
         ) from None
+    if n > MOST_POINTS:
+        raise UsageError(f"grid '{text[:80]}': N is beyond {MOST_POINTS:,}, the values of a float32.")
     if n < 1:
         raise UsageError(f"grid '{text}' is empty: N is {n}, expected at least 1.")
     if low > high or (low == high and n > 1):
@@ -265,7 +280,7 @@ def read_points(path: Path) -> Points:
     """Read a file of values, one row a line, decimal or hex; ``#`` starts a comment."""
     rows: list[tuple[float, ...]] = []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read as text ({error}).") from None
     for number, line in enumerate(lines, 1):

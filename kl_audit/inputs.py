@@ -30,7 +30,8 @@ def from_log_ratios(
     wide = d.astype(np.float64)
     # exp(policy - old) has no range beyond this, and log-probabilities none either
     wide = np.clip(wide, -fmt.largest / 4, fmt.largest / 4)
-    size = np.abs(wide) * 2.0 ** rng.uniform(0, SPREAD, len(d))
+    with np.errstate(over="ignore"):
+        size = np.abs(wide) * 2.0 ** rng.uniform(0, SPREAD, len(d))
     policy = fmt.cast(-np.minimum(size + np.maximum(wide, 0), fmt.largest / 2))
     reference = fmt.cast(np.minimum(policy.astype(np.float64) + wide, 0.0))
     columns = {"policy": policy, "reference": reference}

@@ -85,6 +85,7 @@ class Band:
     pointwise_ratio: float = 0.0  #: greatest error over pointwise bound
     pointwise_bound: float = 0.0  #: greatest pointwise bound
     constant: float = 0.0  #: greatest normalised error: the law's C, here
+    worst: Witness | None = None  #: where the law fares worst
 
 
 class Chunk:
@@ -188,7 +189,7 @@ class Tally:
         self._keep_worst(chunk, got, size)
         error = size if self.law is not None and self.law.in_ulps else rel
         self._count(chunk, truth, got, defined, error)
-        self._bands(chunk, size, normal, error)
+        self._bands(chunk, got, size, normal, error)
         self._histogram(ulps, judged)
 
     def _keep_worst(self, chunk: Chunk, got: Float64Array, size: Float64Array) -> None:
@@ -246,7 +247,14 @@ class Tally:
         assert self.law is not None
         return chunk.pointwise(self.law, self.quantity.lift_error(chunk.x))
 
-    def _bands(self, chunk: Chunk, size: Float64Array, normal: Float64Array, error: Float64Array) -> None:
+    def _bands(
+        self,
+        chunk: Chunk,
+        got: Float64Array,
+        size: Float64Array,
+        normal: Float64Array,
+        error: Float64Array,
+    ) -> None:
         names, starts = chunk.runs
         ends = [*starts[1:], len(size)]
         columns = {
@@ -265,6 +273,8 @@ class Tally:
             columns["constant"] = np.maximum.reduceat(constant, starts)
             columns["pointwise_ratio"] = np.maximum.reduceat(ratio, starts)
             columns["pointwise_bound"] = np.maximum.reduceat(finite_bound, starts)
+        else:
+            ratio = error
         edges = decade_edges(self.fmt)
         for i, name in enumerate(names):
             if name < 0:
@@ -272,6 +282,12 @@ class Tally:
             band = self.bands.setdefault(name, Band(edges[name] or self.fmt.smallest, edges[name + 1]))
             band.points += ends[i] - starts[i]
             band.x_min = min(band.x_min, float(x_min[i]))
+            # Below 1 a law is held against the decade's greatest error, above it point by point.
+            low, high = starts[i], ends[i]
+            judged, seen = (error, band.law_error) if band.hi <= 1 else (ratio, band.pointwise_ratio)
+            worst = low + int(np.argmax(judged[low:high]))
+            if judged[worst] > seen:
+                band.worst = chunk.witness(worst, got)
             for key, values in columns.items():
                 setattr(band, key, max(getattr(band, key), float(values[i])))
 

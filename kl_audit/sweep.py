@@ -88,10 +88,10 @@ class Row:
     lengths: LengthReport | None = None
     evaluate: Evaluate | None = field(default=None, repr=False)
 
-    def truth_at(self, inputs: tuple[float, ...]) -> Fraction:
+    def truth_at(self, inputs: tuple[float, ...], bits: int = 0) -> Fraction:
         """Return the certified truth of the row's objective at one point."""
         side = self.objective.side(self.block.output)
-        return certify(side.reference, inputs, self.block.fmt)
+        return certify(side.reference, inputs, self.block.fmt, bits)
 
 
 class Listener(Protocol):

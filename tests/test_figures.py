@@ -118,6 +118,7 @@ def test_s5_second_table(measure):
         assert v.verdict == "pass"
         assert 0.5 < v.ratio <= 1
     assert judgement.law.holds
+    assert 0.9 < judgement.law.pointwise_ratio <= 1.0001
     hybrid = rows["hybrid", "torch-eager"][1]
     worst = max(v.band.max_rel for v in hybrid.bands if v.band.lo > 0.9e-6 and v.band.hi <= 1)
     assert 5e-6 < worst < 1e-4
@@ -219,3 +220,18 @@ def test_hybrid_gradient_in_float16(measure):
     row, _ = rows["hybrid", "torch-eager"]
     assert abs(row.tally.nan.worst.inputs[0]) == 256
     assert row.tally.nan.n > 10_000
+
+
+def test_memory_is_flat_in_the_number_of_points(measure):
+    """Five times the points take no more memory: everything is a stream of chunks."""
+    import tracemalloc
+
+    peaks = []
+    measure(per_decade=100)
+    for per_decade in (4000, 20000):
+        tracemalloc.start()
+        row, _ = measure(per_decade=per_decade)["expm1", "numpy-eager"]
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert row.tally.points > 70 * per_decade
+    assert peaks[1] < 1.2 * peaks[0]

@@ -38,7 +38,6 @@ def test_rooms_import_upwards_only(path):
     if room(path) in ("__init__", "__main__"):
         return
     own = ROOMS.index(room(path))
-    # laws measure in decades; the edges of decades are the grids'
     for module, line in imports(path):
         parts = module.split(".")
         if parts[0] == "kl_audit" and len(parts) > 1:

@@ -26,7 +26,10 @@ from kl_audit.quantities.base import Candidate
 def _jax() -> Any:
     try:
         import jax
-    except Exception as error:
+
+        if not callable(jax.jit):
+            raise ImportError("jax.jit is not there")
+    except (Exception, SystemExit) as error:
         raise import_failure("jax", "jax", error) from error
     return jax
 

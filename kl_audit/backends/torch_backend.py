@@ -30,7 +30,10 @@ from kl_audit.quantities.base import Candidate
 def _torch() -> Any:
     try:
         import torch
-    except Exception as error:
+
+        if not callable(torch.from_numpy):
+            raise ImportError("torch.from_numpy is not there")
+    except (Exception, SystemExit) as error:
         raise import_failure("torch", "torch", error) from error
     return torch
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 PER_DECADE = {"float64": 200}
 PER_DECADE_DEFAULT = 2000
 
+#: The names that a back end may give a device.
+DEVICES = ("cpu", "cuda", "rocm", "tpu", "xpu", "mps")
+
 
 def command(
     quantity: Annotated[
@@ -99,11 +102,12 @@ def command(
         write(report, destinations, verbose, quiet)
     if interrupted:
         finished = ", ".join(bar.finished) or "nothing"
-        typer.echo(f"kl-audit: interrupted in {bar.current}; finished: {finished}.", err=True)
+        where = f"in {bar.current}" if bar.current else "between blocks"
+        typer.echo(f"kl-audit: interrupted {where}; finished: {finished}.", err=True)
         raise typer.Exit(130)
     measured = len(report.results) - report.summary.skipped
     if not measured:
-        typer.echo("kl-audit: nothing was measured: every row is skipped (reasons above).", err=True)
+        typer.echo("kl-audit: nothing was measured: every row is skipped (see the report).", err=True)
     if check and (report.summary.fail or not measured):
         raise typer.Exit(1)
 
@@ -143,18 +147,20 @@ def plan(
             raise unknown("output", name, ["value", "gradient"])
     fmts = [find_format(n) for n in named(dtypes, list(FORMATS))]
     chosen = [find_quantity(n) for n in named(quantities, list(QUANTITIES))]
-    if len(chosen) > 1 and formulations and "all" not in formulations:
-        # A formulation belongs to one quantity: each name must fit at least one of those asked for.
-        for name in formulations:
-            owners = {q.base_name for q in chosen}
-            if not any(name in {f.name for f in find_formulations(o, [])} for o in owners):
-                find_formulations(chosen[0].base_name, [name])
+    # A formulation belongs to one quantity: each name must fit at least one of those asked for.
+    fitting = [f.name for q in chosen for f in find_formulations(q.base_name, [])]
+    for name in formulations:
+        if name not in (*fitting, "all"):
+            raise unknown(f"formulation of {', '.join(q.name for q in chosen)}", name,
+                          list(dict.fromkeys(fitting)))  # fmt: skip
+    if device not in DEVICES:
+        raise unknown("device", device, list(DEVICES))
     blocks = []
     for fmt in dict.fromkeys(fmts):
         for q in chosen:
             default = "exhaustive" if fmt.bits == 16 and len(q.inputs) == 1 else "decades"
             n = per_decade if per_decade is not None else PER_DECADE.get(fmt.name, PER_DECADE_DEFAULT)
-            parsed = parse_grid(grid or default, n)
+            parsed = parse_grid(default if grid is None else grid, n)
             known = {f.name for f in find_formulations(q.base_name, [])}
             wanted = formulations if len(chosen) == 1 else [f for f in formulations if f in known]
             if formulations and "all" not in formulations and not wanted:

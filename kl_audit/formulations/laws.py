@@ -86,7 +86,10 @@ class PowerLaw:
     def normalised(self, fmt: Format, x: Float64Array, error: Float64Array) -> Float64Array:
         """See ``Law``: error |x|**k / u, where |x| < 1."""
         size = np.minimum(np.abs(x), 1.0)
-        return np.where(size < 1, error * size**self.order / fmt.u, 0.0)
+        with np.errstate(invalid="ignore"):
+            scaled = error * size**self.order / fmt.u
+        # an infinite relative error at an x whose power underflows
+        return np.where(size < 1, np.where(np.isnan(scaled), np.inf, scaled), 0.0)
 
     def predicted(self, library_error: float) -> float:
         """See ``Law``."""

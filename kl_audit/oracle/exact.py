@@ -24,6 +24,9 @@ Reference = Callable[..., Any]
 #: Bits certified beyond the precision of the format (DESIGN: error below 2**-(p+40)).
 GUARD_BITS = 40
 
+#: 30 digits and the rounding to them.
+PRINTED_BITS = 112
+
 #: The smallest float64 needs about 2 * 1074 + 93 bits in k3; beyond this, give up.
 MAX_PRECISION = 1 << 15
 
@@ -104,13 +107,15 @@ def _one_binade(near: tuple[int, Any, int, int], far: tuple[int, Any, int, int])
     return step == 0 or (step == 1 and far[1] == 1)
 
 
-def certify(reference: Reference, inputs: tuple[float, ...], fmt: Format) -> Fraction:
+def certify(reference: Reference, inputs: tuple[float, ...], fmt: Format, at_least: int = 0) -> Fraction:
     """Return the value of ``reference`` at ``inputs``, within 2**-(p+40) relative, in its binade.
+
+    ``at_least`` asks for more bits than that, for a value that is printed.
 
     ``inputs`` are finite values of ``fmt`` and are taken exactly as stored.  Raises Undefined where
     the quantity has no value and OracleError where the value cannot be certified.
     """
-    bits = fmt.precision + GUARD_BITS
+    bits = max(fmt.precision + GUARD_BITS, at_least)
     precision = bits + 32
     while precision <= MAX_PRECISION:
         ops = IntervalOps(precision)

@@ -13,7 +13,7 @@ from kl_audit.errors import OracleError
 from kl_audit.findings import Judgement
 from kl_audit.formats import hex_float
 from kl_audit.measure import HISTOGRAM_EDGES, Witness
-from kl_audit.oracle.exact import Undefined, decimal
+from kl_audit.oracle.exact import PRINTED_BITS, Undefined, decimal
 from kl_audit.report.schema import (
     BandModel,
     FindingModel,
@@ -82,6 +82,7 @@ def build_result(row: Row, judgement: Judgement) -> Result:
             name=law.name, holds=law.holds, constant=law.constant,
             predicted_constant=law.predicted, library_error=law.library_error,
             blame=law.blame,  # type: ignore[arg-type]
+            pointwise_ratio=law.pointwise_ratio,
         )
         if law
         else None,
@@ -98,7 +99,7 @@ def build_result(row: Row, judgement: Judgement) -> Result:
 def _witness(row: Row, witness: Witness, size: float | None = None) -> WitnessModel:
     fmt, names = row.block.fmt, row.block.quantity.inputs
     try:
-        truth = decimal(row.truth_at(witness.inputs))
+        truth = decimal(row.truth_at(witness.inputs, PRINTED_BITS))
     except (Undefined, OracleError, ValueError, OverflowError):
         truth = None
     values = dict(zip(names, witness.inputs, strict=True))

@@ -61,6 +61,10 @@ class LawModel(Model):
     predicted_constant: Number | None = Field(description="from E; 4E for the expm1 form")
     library_error: Number | None = Field(description="E: worst ulp error of the library function")
     blame: Literal["formulation", "library"] | None
+    pointwise_ratio: Number | None = Field(
+        description="greatest error over the pointwise bound, which holds for every x; "
+        "for expm1 u (1 + |expm1(x)| / k3(x)); over decades that are not vacuous"
+    )
 
 
 class FindingModel(Model):

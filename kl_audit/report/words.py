@@ -23,6 +23,11 @@ def short(value: float | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def plural(word: str, n: int) -> str:
+    """Return the word for n of it."""
+    return word if n == 1 else f"{word}s"
+
+
 def target(r: Result) -> str:
     """Name back end and mode, and the device where it is not the CPU."""
     name = f"{r.backend}-{r.mode}"
@@ -60,7 +65,7 @@ def skipped_lines(report: Report) -> list[str]:
         what = ", ".join(targets)
         if len(names) == 1:
             what = f"{names[0]} {'/'.join(dtypes)}"
-        lines.append(f"{what}: skipped, {reason} ({len(rows)} rows)")
+        lines.append(f"{what}: skipped, {reason} ({len(rows)} row{'' if len(rows) == 1 else 's'})")
     return lines
 
 
@@ -125,8 +130,8 @@ def _trusted(rows: list[Result]) -> list[str]:
         else:
             rel = max(r.max_rel_error or 0 for r in members)
             lawful.append(f"{name} (up to {short(ulps)} ulp, relative error {short(rel)})")
-    parts = [f"accurate everywhere: {', '.join(accurate)}" if accurate
-             else "no formulation is accurate everywhere"]  # fmt: skip
+    parts = [f"accurate wherever measured: {', '.join(accurate)}" if accurate
+             else "no formulation passes and is accurate wherever measured"]  # fmt: skip
     if lawful:
         parts.append(f"within its law, no more: {', '.join(lawful)}")
     return parts

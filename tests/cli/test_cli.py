@@ -49,6 +49,21 @@ def kl_audit(*args, env=None, cwd=None):
         (["--output-format", "json="], ["no file after '='"]),
         (["--output-format", "json", "--output-format", "text"], ["one place", "json=FILE"]),
         (["-o", "/no/such/dir/x"], ["cannot write", "does not exist"]),
+        (["--device", "foo"], ["unknown device 'foo'", "cpu, cuda"]),
+        (["--grid", ""], ["no grid or file ''"]),
+        (["--grid", "a" * 300], ["no grid or file 'aaa"]),
+        (["--grid", "/"], ["is a directory"]),
+        (["--grid", "1_000"], ["no grid or file '1_000'"]),
+        (["--grid", "0:1:99999999999999"], ["N is beyond"]),
+        (["--per-decade", "1000000000000"], ["at most"]),
+        (
+            ["--quantity", "k1", "--quantity", "k3", "--formulation", "negat"],
+            ["formulation of k1, k3 'negat'", "negate", "naive"],
+        ),
+        (
+            ["--output-format", "json=/tmp/same", "--output-format", "text=/tmp/same"],
+            ["two reports", "/tmp/same"],
+        ),
         (["--dtype", "fp16", "--grid", "1e6"], ["beyond float16", "65504"]),
     ],
 )
@@ -269,3 +284,90 @@ def test_formulations_lists_laws():
         assert f.name in plain.stdout
     assert "Sterbenz" in verbose.stdout
     assert len(verbose.stdout) > 2 * len(plain.stdout)
+
+
+def test_printed_truths_have_all_their_digits():
+    """The 30 digits of a truth in a report are those of mpmath at 3000 bits, in every dtype."""
+    import mpmath
+
+    done = kl_audit("sweep", "--dtype", "all", "--grid", "0.1,1e-3,2,-5", "--formulation", "naive",
+                    "--quantity", "k3", *FAST, "--output-format", "json", "--top", "20")  # fmt: skip
+    seen = 0
+    with mpmath.workprec(3000):
+        for result in json.loads(done.stdout)["results"]:
+            for w in result["top"]:
+                x = mpmath.mpf(w["x"])
+                truth = mpmath.exp(x) - x - 1
+                assert abs(mpmath.mpf(w["truth"]) / truth - 1) < mpmath.mpf("1e-29")
+                seen += 1
+    assert seen == 16
+
+
+@pytest.mark.parametrize("args", [["--formulation", "naive"], ["--quantity", "k3-pair"]])
+def test_float64_is_silent_on_stderr(args):
+    """No warning escapes from the extremes of float64, where powers and products overflow."""
+    done = kl_audit("sweep", "--dtype", "fp64", "--per-decade", "4", *args, *FAST)
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
+def test_a_range_over_all_of_float64():
+    """A range whose extent overflows is still a range."""
+    done = kl_audit("sweep", "--dtype", "fp64", "--grid=-1.7e308:1.7e308:5", *FAST)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_torch_that_is_no_torch_is_a_skipped_row(tmp_path):
+    """A package that imports and is not the framework is told, as one that exits at import."""
+    for body in ("x = 1", "raise SystemExit(3)"):
+        fake = tmp_path / "torch"
+        fake.mkdir(exist_ok=True)
+        (fake / "__init__.py").write_text(body)
+        env = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = kl_audit("sweep", "--grid", "0.1", "--backend", "torch", env=env)
+        assert done.returncode == 0
+        assert "torch is installed but cannot be imported" in done.stdout
+
+
+def test_a_reader_that_goes_away_does_not_change_the_exit_code():
+    """``| head -1`` under --check still exits 1 for a failing row, silently."""
+    command = (
+        f"{sys.executable} -m kl_audit sweep --backend numpy --grid 1e-6:1:900:log -v --check"
+        " | head -1 > /dev/null; echo ${PIPESTATUS[0]}"
+    )
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
+    assert done.stderr == ""
+
+
+def test_dash_is_stdout():
+    """-o - and json=- mean stdout."""
+    for args in (["-o", "-", "--output-format", "json"], ["--output-format", "json=-"]):
+        done = kl_audit("sweep", "--grid", "0.1", *FAST, *args)
+        assert json.loads(done.stdout)["schema_version"] == 1
+
+
+def test_readme_examples_are_valid_commands():
+    """Every kl-audit sweep in the README parses, and plans rows."""
+    import re
+    import shlex
+    from pathlib import Path
+
+    from typer.main import get_command
+
+    from kl_audit.cli import app
+    from kl_audit.cli.sweep import plan
+
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^(?:.*&& )?kl-audit sweep( .*)$", readme, flags=re.M)
+    assert len(lines) >= 8
+    command = get_command(app).commands["sweep"]
+    for line in lines:
+        args = shlex.split(line, comments=True)
+        p = command.make_context("sweep", args).params
+        blocks = plan(
+            p["quantity"] or ["k3"], p["output"] or ["value"], p["formulation"] or [],
+            p["backend"] or ["all"], p["mode"] or ["all"], p["device"], p["dtype"] or ["fp32"],
+            p["grid"], p["per_decade"],
+        )  # fmt: skip
+        assert blocks, line

@@ -37,7 +37,11 @@ def write_text(report: Report, options: Options) -> str:
             continue
         grid = measured[0].grid
         what = quantity if output == "value" else f"{quantity} gradient"
-        console.print(f"[bold]{what}, {dtype}[/bold], {grid.points:,} points ({grid.kind})", soft_wrap=True)
+        console.print(
+            f"[bold]{what}, {dtype}[/bold], {grid.points:,} "
+            f"{words.plural('point', grid.points)} ({grid.kind})",
+            soft_wrap=True,
+        )
         console.print(_table(measured))
         if grid.points <= 16:
             console.print(_points(measured))
@@ -111,7 +115,10 @@ def _law(r: Result) -> str:
     if r.law is None:
         return "-"
     if r.law.constant is None:
-        return "vacuous" if r.law.holds else _BLAME[r.law.blame or "formulation"]
+        if not r.law.holds:
+            return _BLAME[r.law.blame or "formulation"]
+        judged = any(b.verdict == "pass" and b.lo < 1 for b in r.bands)
+        return "holds" if judged or not any(b.lo < 1 for b in r.bands) else "vacuous"
     constant = words.short(r.law.constant)
     if r.law.holds:
         return constant
