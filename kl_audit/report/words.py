@@ -42,6 +42,17 @@ def blocks(report: Report) -> list[tuple[tuple[str, str, str], list[Result]]]:
     return list(grouped.items())
 
 
+def measured_blocks(report: Report) -> list[tuple[str, str, list[Result]]]:
+    """Return (quantity and output, dtype, rows that were measured) of every block that has some."""
+    found = []
+    for (dtype, quantity, output), rows in blocks(report):
+        measured = [r for r in rows if r.verdict != "skipped"]
+        if measured:
+            what = quantity if output == "value" else f"{quantity} gradient"
+            found.append((what, dtype, measured))
+    return found
+
+
 def law_cell(r: Result) -> str:
     """Say how a row's law fared: holds, with its constant, or who is to blame."""
     if r.law is None:
@@ -72,12 +83,8 @@ def skipped_lines(report: Report) -> list[str]:
 def headline(report: Report) -> list[str]:
     """Return what the results say in words, one line a block."""
     lines = []
-    for (dtype, quantity, output), rows in blocks(report):
-        measured = [r for r in rows if r.verdict != "skipped"]
-        if not measured:
-            continue
+    for what, dtype, measured in measured_blocks(report):
         parts = _negatives(measured) + _trusted(measured)
-        what = quantity if output == "value" else f"{quantity} gradient"
         if parts:
             lines.append(f"{what} {dtype}: {'; '.join(parts)}.")
     return lines

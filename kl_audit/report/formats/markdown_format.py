@@ -19,12 +19,8 @@ def _cell(text: object) -> str:
 def write_markdown(report: Report, options: Options) -> str:
     """Return the report as Markdown."""
     out = ["# kl-audit report", ""]
-    for (dtype, quantity, output), rows in words.blocks(report):
-        measured = [r for r in rows if r.verdict != "skipped"]
-        if not measured:
-            continue
+    for what, dtype, measured in words.measured_blocks(report):
         grid = measured[0].grid
-        what = quantity if output == "value" else f"{quantity} gradient"
         out += [f"## {what}, {dtype} ({grid.points:,} points, {grid.kind})", "", _HEAD]
         for r in measured:
             cells = [

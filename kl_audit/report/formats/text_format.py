@@ -31,12 +31,8 @@ def write_text(report: Report, options: Options) -> str:
         color_system="standard" if options.colour else None,
         highlight=False,
     )
-    for (dtype, quantity, output), rows in words.blocks(report):
-        measured = [r for r in rows if r.verdict != "skipped"]
-        if not measured:
-            continue
+    for what, dtype, measured in words.measured_blocks(report):
         grid = measured[0].grid
-        what = quantity if output == "value" else f"{quantity} gradient"
         console.print(
             f"[bold]{what}, {dtype}[/bold], {grid.points:,} "
             f"{words.plural('point', grid.points)} ({grid.kind})",
