@@ -207,11 +207,7 @@ def _counts(row: Row, out: Judgement) -> None:
         "error" if tally.zeros_at_law.n else "note",
     )  # fmt: skip
     told(tally.nan, "KLA401" if gradient else "KLA201", "NaN")
-    if tally.nonfinite.n > tally.nan.n:
-        others = tally.nonfinite.n - tally.nan.n
-        witness = tally.nonfinite.worst
-        _add(row, out, "KLA202", f"finite and infinite confused for {others:,} of {n:,} inputs, first",
-             witness)  # fmt: skip
+    told(tally.infinite, "KLA202", "finite and infinite confused")
     told(tally.zero_signs, "KLA203", "zero of the wrong sign", "note")
     told(tally.flushed, "KLA204", "flushed to zero by the back end", "note")
 

@@ -14,7 +14,7 @@ from kl_audit.formats import Format
 
 @dataclass(frozen=True)
 class Flushing:
-    """Whether subnormal results, and subnormal inputs, become zero; None: could not be probed."""
+    """Whether subnormal results, and subnormal inputs, become zero."""
 
     results: bool
     inputs: bool

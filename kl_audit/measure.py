@@ -156,6 +156,7 @@ class Tally:
     false_zeros: Count = field(default_factory=Count)
     nonfinite: Count = field(default_factory=Count)
     nan: Count = field(default_factory=Count)
+    infinite: Count = field(default_factory=Count)  #: of the mismatches, those without a NaN
     zero_signs: Count = field(default_factory=Count)
     nonmonotone: Count = field(default_factory=Count)
     not_zero_at_zero: Count = field(default_factory=Count)
@@ -214,6 +215,7 @@ class Tally:
         mismatch = (np.isinf(got) != truth.infinite) | (truth.infinite & (np.signbit(got) != np.signbit(t)))
         self.nan.add(chunk, got, nan, -chunk.magnitude)
         self.nonfinite.add(chunk, got, nan | (mismatch & defined), -chunk.magnitude)
+        self.infinite.add(chunk, got, mismatch & defined & ~nan, -chunk.magnitude)
         false_zero = is_zero & ~truth.rounds_to_zero & defined
         self.false_zeros.add(chunk, got, false_zero, chunk.magnitude)
         wrong_sign = is_zero & (t != 0) & (np.signbit(got) != np.signbit(t)) & defined

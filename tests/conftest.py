@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import pytest
+from gfloat.formats import (
+    format_info_bfloat16,
+    format_info_binary16,
+    format_info_binary32,
+    format_info_binary64,
+)
 
 from kl_audit.backends import BACKENDS
 from kl_audit.checks import judge
 from kl_audit.findings import Judgement
-from kl_audit.formats import find_format
+from kl_audit.formats import BF16, FP16, FP32, FP64, find_format
 from kl_audit.formulations import find_formulations
 from kl_audit.grids import parse_grid
 from kl_audit.quantities import find_quantity
 from kl_audit.sweep import Block, Row, Target, sweep
+
+ALL = [FP64, FP32, FP16, BF16]
+GFLOAT = {
+    "fp64": format_info_binary64,
+    "fp32": format_info_binary32,
+    "fp16": format_info_binary16,
+    "bf16": format_info_bfloat16,
+}
+each = pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.short)
 
 
 class Silent:

@@ -235,3 +235,15 @@ def test_memory_is_flat_in_the_number_of_points(measure):
         tracemalloc.stop()
         assert row.tally.points > 70 * per_decade
     assert peaks[1] < 1.2 * peaks[0]
+
+
+def test_jit_is_not_eager(measure):
+    """jax.jit fuses: at d = 1e38 exp(d) - d - 1 stays finite there, while op by op it overflows.
+
+    The truth is infinite.  A jit mode that fell back to eager would lose the difference.
+    """
+    rows = measure(names=("naive",), where=("jax/eager", "jax/jit"), grid="1e38")
+    assert rows["naive", "jax-eager"][0].tally.infinite.n == 0
+    row, judgement = rows["naive", "jax-jit"]
+    assert row.tally.infinite.n == row.tally.nonfinite.n == 1
+    assert "KLA202" in {f.code for f in judgement.findings}

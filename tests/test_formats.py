@@ -3,29 +3,15 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import GFLOAT, each
 from gfloat import round_float
-from gfloat.formats import (
-    format_info_bfloat16,
-    format_info_binary16,
-    format_info_binary32,
-    format_info_binary64,
-)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kl_audit.errors import UsageError
 from kl_audit.formats import BF16, FORMATS, FP16, FP32, FP64, find_format, hex_float, ordinal
 
-ALL = [FP64, FP32, FP16, BF16]
-NARROW = [FP16, BF16]
-GFLOAT = {
-    "fp64": format_info_binary64,
-    "fp32": format_info_binary32,
-    "fp16": format_info_binary16,
-    "bf16": format_info_bfloat16,
-}
-each = pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.short)
-narrow = pytest.mark.parametrize("fmt", NARROW, ids=lambda f: f.short)
+narrow = pytest.mark.parametrize("fmt", [FP16, BF16], ids=lambda f: f.short)
 
 
 def windows(fmt, width=3000):

@@ -5,13 +5,8 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from conftest import GFLOAT, each
 from gfloat import round_float
-from gfloat.formats import (
-    format_info_bfloat16,
-    format_info_binary16,
-    format_info_binary32,
-    format_info_binary64,
-)
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -26,14 +21,6 @@ from kl_audit.ulp import (
     ulp_exponent,
 )
 
-ALL = [FP64, FP32, FP16, BF16]
-GFLOAT = {
-    "fp64": format_info_binary64,
-    "fp32": format_info_binary32,
-    "fp16": format_info_binary16,
-    "bf16": format_info_bfloat16,
-}
-each = pytest.mark.parametrize("fmt", ALL, ids=lambda f: f.short)
 below_64 = pytest.mark.parametrize("fmt", [FP32, FP16, BF16], ids=lambda f: f.short)
 narrow = pytest.mark.parametrize("fmt", [FP16, BF16], ids=lambda f: f.short)
 

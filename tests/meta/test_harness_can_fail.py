@@ -255,3 +255,15 @@ def test_exact_error_is_rational():
 
     t = Fraction(1) + Fraction(1, 3) * ulp(Fraction(1), FP32)
     assert ulp_error(1.0, t, FP32) == Fraction(-1, 3)
+
+
+def test_a_compiler_that_does_nothing_is_not_passed_off_as_compiled(monkeypatch):
+    """torch.compile that hands the function back gives a skipped row, not eager's figures."""
+    import torch
+    from conftest import run
+
+    monkeypatch.setattr(torch, "compile", lambda fn, **options: fn)
+    row, judgement = run(where=("torch/compile",), grid="0.1,0.2")["expm1", "torch-compile"]
+    assert judgement.verdict == "skipped"
+    assert "ran eagerly" in judgement.reason
+    assert row.tally.points == 0
