@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from kl_audit.backends.base import Backend, CandidateError, Evaluate, Mode, Unavailable
+from kl_audit.backends.base import Backend, CandidateError, Evaluate, EvaluateArrays, Mode, Unavailable
 from kl_audit.discovery import collect
 from kl_audit.errors import unknown
 
@@ -31,6 +31,7 @@ __all__ = [
     "Backend",
     "CandidateError",
     "Evaluate",
+    "EvaluateArrays",
     "Mode",
     "Unavailable",
     "find_backend",

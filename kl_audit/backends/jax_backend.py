@@ -11,9 +11,11 @@ from kl_audit.backends.base import (
     Backend,
     CandidateError,
     Evaluate,
+    EvaluateArrays,
     Mode,
     Unavailable,
     check_device,
+    check_float,
     check_mode,
     check_result,
     describe_error,
@@ -38,9 +40,56 @@ def _ops(jax: Any) -> Any:
     """Return the names of ``backends.base``, from jax.numpy."""
     jnp = jax.numpy
 
+    nn = jax.nn
+
     class JaxOps:
-        exp, expm1, log = jnp.exp, jnp.expm1, jnp.log
-        where, clip, abs = jnp.where, jnp.clip, jnp.abs
+        exp, expm1, log, log1p, sqrt, abs = jnp.exp, jnp.expm1, jnp.log, jnp.log1p, jnp.sqrt, jnp.abs
+        minimum, maximum, logaddexp = jnp.minimum, jnp.maximum, jnp.logaddexp
+        isnan, isinf, isfinite = jnp.isnan, jnp.isinf, jnp.isfinite
+        sigmoid, softplus, log_sigmoid = nn.sigmoid, nn.softplus, nn.log_sigmoid
+        where, clip, reshape, stack = jnp.where, jnp.clip, jnp.reshape, jnp.stack
+        sum, mean, max, min = jnp.sum, jnp.mean, jnp.max, jnp.min
+        xlogy = jax.scipy.special.xlogy
+
+        @staticmethod
+        def cumsum(x: Any, axis: int = -1) -> Any:
+            return jnp.cumsum(x, axis)
+
+        @staticmethod
+        def logsumexp(x: Any, axis: int = -1) -> Any:
+            return nn.logsumexp(x, axis)
+
+        @staticmethod
+        def log_softmax(x: Any, axis: int = -1) -> Any:
+            return nn.log_softmax(x, axis)
+
+        @staticmethod
+        def softmax(x: Any, axis: int = -1) -> Any:
+            return nn.softmax(x, axis)
+
+        @staticmethod
+        def take(x: Any, index: Any, axis: int = -1) -> Any:
+            return jnp.take(x, index if isinstance(index, int) else jnp.asarray(index), axis)
+
+        @staticmethod
+        def full(shape: tuple[int, ...], value: float, ref: Any) -> Any:
+            return jnp.full(shape, value, ref.dtype)
+
+        @staticmethod
+        def concat(arrays: list[Any]) -> Any:
+            return jnp.concatenate(arrays, -1)
+
+        @staticmethod
+        def integer(index: Any, ref: Any) -> Any:
+            return jnp.asarray(np.asarray(index), dtype=jnp.int32)
+
+        @staticmethod
+        def as_bool(x: Any) -> Any:
+            return x != 0
+
+        @staticmethod
+        def is_array(x: Any) -> bool:
+            return isinstance(x, jax.Array)
 
         @staticmethod
         def cast(x: Any, name: str) -> Any:
@@ -65,9 +114,9 @@ def _ops(jax: Any) -> Any:
     return JaxOps
 
 
-def _wide(jax: Any, fmt: Format) -> Any:
+def _wide(jax: Any, wanted: bool) -> Any:
     """Return a context in which float64 exists; everything else runs under JAX's own default."""
-    if fmt.name != "float64":
+    if not wanted:
         return contextlib.nullcontext()
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
@@ -104,44 +153,103 @@ class JaxBackend(Backend):
         names = {"gpu": "cuda"}
         return ["cpu", *sorted({names.get(p, p) for p in seen} - {"cpu"})]
 
+    def arrays(
+        self, columns: tuple[FloatArray, ...], device: str = "cpu", track: bool = False
+    ) -> tuple[Any, list[Any]]:
+        """See ``Backend.arrays``; JAX differentiates functions, so nothing is tracked."""
+        jax = _jax()
+        with _wide(jax, any(c.dtype == np.float64 for c in columns)):
+            return _ops(jax), [jax.numpy.asarray(np.ascontiguousarray(c)) for c in columns]
+
+    def array_evaluator(
+        self, fn: Candidate, mode: str, device: str, wrt: tuple[int, ...] = ()
+    ) -> EvaluateArrays:
+        """See ``Backend.array_evaluator``."""
+        jax, target = self._prepare(mode, device)
+        ops = _ops(jax)
+
+        def value(*inputs: Any) -> Any:
+            result = fn(ops, *inputs)
+            check_float(result, jax.Array)
+            return result
+
+        def both(*inputs: Any) -> Any:
+            if not wrt:
+                return value(*inputs), []
+            return _value_and_gradients(jax, value, inputs, wrt)
+
+        run = jax.jit(both) if mode == "jit" else both
+
+        def evaluate(*inputs: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+            wide = any(x.dtype == np.float64 for x in inputs)
+            result, gradients = _run(jax, run, inputs, target, wide)
+            return np.asarray(result), [np.asarray(g) for g in gradients]
+
+        return evaluate
+
     def evaluator(
-        self, fn: Candidate, mode: str, device: str, fmt: Format, output: str = "value"
-    ) -> Evaluate:
+        self, fn: Candidate, mode: str, device: str, fmt: Format, output: str = "value",
+        wrt: int = 0, result: Format | None = None,
+    ) -> Evaluate:  # fmt: skip
         """See ``Backend.evaluator``."""
+        jax, target = self._prepare(mode, device)
+        ops = _ops(jax)
+        dtype = (result or fmt).dtype
+
+        def checked(*inputs: Any) -> Any:
+            got = fn(ops, *inputs)
+            check_result(got, jax.Array, dtype, tuple(inputs[0].shape))
+            return got
+
+        def differentiated(*inputs: Any) -> Any:
+            return _value_and_gradients(jax, checked, inputs, (wrt,))[1][0]
+
+        run = differentiated if output == "gradient" else checked
+        if mode == "jit":
+            run = jax.jit(run)
+        wide = "float64" in (fmt.name, (result or fmt).name)
+
+        def evaluate(*inputs: FloatArray) -> FloatArray:
+            out: FloatArray = np.asarray(_run(jax, run, inputs, target, wide))
+            return out
+
+        return evaluate
+
+    def _prepare(self, mode: str, device: str) -> tuple[Any, Any]:
+        """Return jax and the device object; raises Unavailable."""
         check_mode(self, mode)
         check_device(self, device)
         jax = _jax()
         if mode == "jit" and jax.config.jax_disable_jit:
             raise Unavailable("jax.jit is switched off here (JAX_DISABLE_JIT is set)")
-        ops = _ops(jax)
-        target = jax.devices("gpu" if device == "cuda" else device)[0]
+        return jax, jax.devices("gpu" if device == "cuda" else device)[0]
 
-        def checked(*inputs: Any) -> Any:
-            result = fn(ops, *inputs)
-            check_result(result, jax.Array, fmt.dtype, tuple(inputs[0].shape))
-            return result
 
-        def differentiated(*inputs: Any) -> Any:
-            value, pullback = jax.vjp(lambda first: checked(first, *inputs[1:]), inputs[0])
-            return pullback(jax.numpy.ones_like(value))[0]
+def _value_and_gradients(
+    jax: Any, fn: Candidate, inputs: tuple[Any, ...], wrt: tuple[int, ...]
+) -> tuple[Any, list[Any]]:
+    """Differentiate the sum of the result, which elementwise is the derivative of each element."""
 
-        run = differentiated if output == "gradient" else checked
-        if mode == "jit":
-            run = jax.jit(run)
+    def partial(*chosen: Any) -> Any:
+        full = list(inputs)
+        for i, x in zip(wrt, chosen, strict=True):
+            full[i] = x
+        return fn(*full)
 
-        def evaluate(*inputs: FloatArray) -> FloatArray:
-            with _wide(jax, fmt):
-                arrays = [jax.device_put(np.ascontiguousarray(x), target) for x in inputs]
-                try:
-                    result = run(*arrays)
-                except CandidateError:
-                    raise
-                except Exception as error:
-                    raise CandidateError(f"raised {describe_error(error)}") from error
-                out: FloatArray = np.asarray(result)
-            return out
+    value, pullback = jax.vjp(partial, *(inputs[i] for i in wrt))
+    return value, list(pullback(jax.numpy.ones_like(value)))
 
-        return evaluate
+
+def _run(jax: Any, run: Candidate, inputs: tuple[FloatArray, ...], target: Any, wide: bool) -> Any:
+    """Put the inputs on the device and run; what the candidate raises becomes CandidateError."""
+    with _wide(jax, wide):
+        arrays = [jax.device_put(np.ascontiguousarray(x), target) for x in inputs]
+        try:
+            return jax.block_until_ready(run(*arrays))
+        except CandidateError:
+            raise
+        except Exception as error:
+            raise CandidateError(f"raised {describe_error(error)}") from error
 
 
 BACKEND = JaxBackend()

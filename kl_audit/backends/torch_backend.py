@@ -15,15 +15,17 @@ from kl_audit.backends.base import (
     Backend,
     CandidateError,
     Evaluate,
+    EvaluateArrays,
     Mode,
     Unavailable,
     check_device,
+    check_float,
     check_mode,
     check_result,
     describe_error,
     import_failure,
 )
-from kl_audit.formats import FloatArray, Format
+from kl_audit.formats import FloatArray, Format, find_format
 from kl_audit.quantities.base import Candidate
 
 
@@ -41,9 +43,58 @@ def _torch() -> Any:
 def _ops(torch: Any) -> Any:
     """Return the names of ``backends.base``, from torch."""
 
+    def axes(x: Any, axis: int | None) -> Any:
+        return tuple(range(x.ndim)) if axis is None else axis
+
+    functional = torch.nn.functional
+
     class TorchOps:
-        exp, expm1, log = torch.exp, torch.expm1, torch.log
-        where, clip, abs = torch.where, torch.clamp, torch.abs
+        exp, expm1, log, log1p, sqrt, abs = (
+            torch.exp, torch.expm1, torch.log, torch.log1p, torch.sqrt, torch.abs,
+        )  # fmt: skip
+        minimum, maximum, logaddexp, xlogy = torch.minimum, torch.maximum, torch.logaddexp, torch.xlogy
+        isnan, isinf, isfinite = torch.isnan, torch.isinf, torch.isfinite
+        sigmoid, softplus, log_sigmoid = torch.sigmoid, functional.softplus, functional.logsigmoid
+        where, clip = torch.where, torch.clamp
+        stack = torch.stack
+
+        @staticmethod
+        def sum(x: Any, axis: int | None = None) -> Any:
+            return x.sum() if axis is None else x.sum(axis)
+
+        @staticmethod
+        def mean(x: Any, axis: int | None = None) -> Any:
+            return x.mean() if axis is None else x.mean(axis)
+
+        @staticmethod
+        def max(x: Any, axis: int | None = None) -> Any:
+            return torch.amax(x, axes(x, axis))
+
+        @staticmethod
+        def min(x: Any, axis: int | None = None) -> Any:
+            return torch.amin(x, axes(x, axis))
+
+        @staticmethod
+        def cumsum(x: Any, axis: int = -1) -> Any:
+            return torch.cumsum(x, axis)
+
+        @staticmethod
+        def logsumexp(x: Any, axis: int = -1) -> Any:
+            return torch.logsumexp(x, axis)
+
+        @staticmethod
+        def log_softmax(x: Any, axis: int = -1) -> Any:
+            return torch.log_softmax(x, axis)
+
+        @staticmethod
+        def softmax(x: Any, axis: int = -1) -> Any:
+            return torch.softmax(x, axis)
+
+        @staticmethod
+        def take(x: Any, index: Any, axis: int = -1) -> Any:
+            if isinstance(index, int):
+                return x.select(axis, index % x.shape[axis])
+            return torch.index_select(x, axis, torch.as_tensor(index, device=x.device))
 
         @staticmethod
         def cast(x: Any, name: str) -> Any:
@@ -52,6 +103,30 @@ def _ops(torch: Any) -> Any:
         @staticmethod
         def constant(value: float, ref: Any) -> Any:
             return value  # a Python number takes the dtype of the array
+
+        @staticmethod
+        def full(shape: tuple[int, ...], value: float, ref: Any) -> Any:
+            return torch.full(shape, value, dtype=ref.dtype, device=ref.device)
+
+        @staticmethod
+        def reshape(x: Any, shape: tuple[int, ...]) -> Any:
+            return torch.reshape(x, shape)
+
+        @staticmethod
+        def concat(arrays: list[Any]) -> Any:
+            return torch.cat(arrays, -1)
+
+        @staticmethod
+        def integer(index: Any, ref: Any) -> Any:
+            return torch.as_tensor(np.asarray(index, dtype=np.int64), device=ref.device)
+
+        @staticmethod
+        def as_bool(x: Any) -> Any:
+            return x != 0
+
+        @staticmethod
+        def is_array(x: Any) -> bool:
+            return isinstance(x, torch.Tensor)
 
         @staticmethod
         def like(x: Any, ref: Any) -> Any:
@@ -106,17 +181,63 @@ class TorchBackend(Backend):
             present.append("mps")
         return present
 
+    def arrays(
+        self, columns: tuple[FloatArray, ...], device: str = "cpu", track: bool = False
+    ) -> tuple[Any, list[Any]]:
+        """See ``Backend.arrays``."""
+        torch = _torch()
+        tensors = [_tensor(torch, c, device) for c in columns]
+        for t in tensors:
+            if track and t.is_floating_point():
+                t.requires_grad_(True)
+        return _ops(torch), tensors
+
+    def array_evaluator(
+        self, fn: Candidate, mode: str, device: str, wrt: tuple[int, ...] = ()
+    ) -> EvaluateArrays:
+        """See ``Backend.array_evaluator``."""
+        torch = _torch()
+        run = self._runner(torch, fn, mode, device)
+
+        def evaluate(*inputs: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+            tensors = [_tensor(torch, x, device) for x in inputs]
+            leaves = [tensors[i].requires_grad_(True) for i in wrt]
+            with torch.set_grad_enabled(bool(wrt)):
+                result = run(*tensors)
+                check_float(result, torch.Tensor)
+            gradients = _gradients(torch, result, leaves) if wrt else []
+            return _numpy(torch, result), [_numpy(torch, g) for g in gradients]
+
+        return evaluate
+
     def evaluator(
-        self, fn: Candidate, mode: str, device: str, fmt: Format, output: str = "value"
-    ) -> Evaluate:
+        self, fn: Candidate, mode: str, device: str, fmt: Format, output: str = "value",
+        wrt: int = 0, result: Format | None = None,
+    ) -> Evaluate:  # fmt: skip
         """See ``Backend.evaluator``."""
+        torch = _torch()
+        dtype = getattr(torch, (result or fmt).name)
+        run = self._runner(torch, fn, mode, device)
+
+        def evaluate(*inputs: FloatArray) -> FloatArray:
+            tensors = [_tensor(torch, x, device) for x in inputs]
+            gradient = output == "gradient"
+            if gradient:
+                tensors[wrt].requires_grad_(True)
+            with torch.set_grad_enabled(gradient):
+                got = run(*tensors)
+            check_result(got, torch.Tensor, dtype, tuple(inputs[0].shape))
+            if gradient:
+                (got,) = _gradients(torch, got, [tensors[wrt]])
+            return _numpy(torch, got)
+
+        return evaluate
+
+    def _runner(self, torch: Any, fn: Candidate, mode: str, device: str) -> Candidate:
+        """Return the candidate as it runs in a mode; what it raises becomes CandidateError."""
         check_mode(self, mode)
         check_device(self, device)
-        torch = _torch()
         ops = _ops(torch)
-        dtype = getattr(torch, fmt.name)
-        carrier = np.dtype(f"int{fmt.bits}")  # NumPy and torch have no bfloat16 in common
-        carried = getattr(torch, carrier.name)
 
         def expression(*inputs: Any) -> Any:
             return fn(ops, *inputs)
@@ -127,36 +248,41 @@ class TorchBackend(Backend):
 
         def call(*inputs: Any) -> Any:
             try:
-                result = run(*inputs)
+                return run(*inputs)
             except (CandidateError, Unavailable):
                 raise
             except Exception as error:
                 raise CandidateError(f"raised {describe_error(error)}") from error
-            check_result(result, torch.Tensor, dtype, tuple(inputs[0].shape))
-            return result
 
-        def evaluate(*inputs: FloatArray) -> FloatArray:
-            tensors = [torch.from_numpy(x.view(carrier).copy()).view(dtype).to(device) for x in inputs]
-            if output == "gradient":
-                tensors[0].requires_grad_(True)
-                result = call(*tensors)
-                result = _gradient(torch, result, tensors[0])
-            else:
-                with torch.no_grad():
-                    result = call(*tensors)
-            pattern = result.detach().cpu().contiguous().view(carried).numpy()
-            out: FloatArray = pattern.view(fmt.dtype)
-            return out
-
-        return evaluate
+        return call
 
 
-def _gradient(torch: Any, result: Any, leaf: Any) -> Any:
-    """Differentiate elementwise: the sum has the derivative of each element."""
+def _tensor(torch: Any, x: FloatArray, device: str) -> Any:
+    """Copy a NumPy array to a tensor; NumPy and torch have no bfloat16 in common but its bits."""
+    if x.dtype.name == "bfloat16":
+        return torch.from_numpy(x.view(np.int16).copy()).view(torch.bfloat16).to(device)
+    return torch.from_numpy(x.copy()).to(device)
+
+
+def _numpy(torch: Any, x: Any) -> FloatArray:
+    """Copy a tensor to a NumPy array."""
+    x = x.detach().cpu().contiguous()
+    if x.dtype is torch.bfloat16:
+        pattern: FloatArray = x.view(torch.int16).numpy()
+        return pattern.view(find_format("bfloat16").dtype)
+    out: FloatArray = x.numpy()
+    return out
+
+
+def _gradients(torch: Any, result: Any, leaves: list[Any]) -> list[Any]:
+    """Differentiate the sum of the result, which elementwise is the derivative of each element."""
     if not result.requires_grad:
-        return torch.zeros_like(leaf)
-    (gradient,) = torch.autograd.grad(result, leaf, torch.ones_like(result), allow_unused=True)
-    return torch.zeros_like(leaf) if gradient is None else gradient
+        return [torch.zeros_like(x) for x in leaves]
+    try:
+        found = torch.autograd.grad(result, leaves, torch.ones_like(result), allow_unused=True)
+    except Exception as error:
+        raise CandidateError(f"cannot be differentiated: {describe_error(error)}") from error
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
 
 
 def _compiled(torch: Any, expression: FunctionType, device: str) -> Candidate:
