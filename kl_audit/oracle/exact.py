@@ -7,6 +7,7 @@ relatively narrower than 2**-bits, and a point where that never happens is refus
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from fractions import Fraction
@@ -34,6 +35,10 @@ MAX_PRECISION = 1 << 15
 EXPONENT_LIMIT = 1 << 14
 
 
+#: The sign of an enclosure that contains zero and more.
+UNKNOWN = 2
+
+
 class Undecided(Exception):  # noqa: N818 - a signal for more precision, not an error
     """An interval straddles a branch point: try again with more bits."""
 
@@ -57,8 +62,10 @@ class IntervalOps:
         slack = self._ctx.mpf(2) ** (2 - precision)
         self._widening = self._ctx.mpf([(1 - slack).a, (1 + slack).b])
 
-    def number(self, x: float) -> Any:
-        """Return the point interval that holds the float x exactly."""
+    def number(self, x: int | float | Fraction) -> Any:
+        """Return the interval that holds x: a point for a float, as narrow as can be for a Fraction."""
+        if isinstance(x, Fraction):
+            return self._ctx.mpf(x.numerator) / self._ctx.mpf(x.denominator)
         return self._ctx.mpf(x)
 
     def exp(self, x: Any) -> Any:
@@ -72,6 +79,60 @@ class IntervalOps:
             return self._ctx.mpf(1)
         return self._ctx.exp(x) * self._widening
 
+    def expm1(self, x: Any) -> Any:
+        """Return an interval that contains e**x - 1; wide for a small x, as the subtraction is."""
+        return self.exp(x) - 1
+
+    def log(self, x: Any) -> Any:
+        """Return an interval that contains log(x), widened as in ``exp``.
+
+        -inf at 0 and nan below; raises Undecided where x contains 0 and more.
+        """
+        sign = self.sign(x)
+        if sign == 1:
+            return self._ctx.log(x) * self._widening
+        if sign == UNKNOWN:
+            raise Undecided
+        return -math.inf if sign == 0 else math.nan
+
+    def log1p(self, x: Any) -> Any:
+        """Return an interval that contains log(1 + x)."""
+        return self.log(1 + x)
+
+    def sqrt(self, x: Any) -> Any:
+        """Return an interval that contains the root, widened as in ``exp``; nan below 0."""
+        sign = self.sign(x)
+        if sign == UNKNOWN:
+            raise Undecided
+        return math.nan if sign == -1 else self._ctx.sqrt(x) * self._widening
+
+    def divide(self, a: Any, b: Any) -> Any:
+        """Return a / b; +-inf or nan where b is 0, Undecided where it contains 0 and more."""
+        sign = self.sign(b)
+        if sign == UNKNOWN:
+            raise Undecided
+        return a / b if sign else over_zero(self.sign(a))
+
+    def sign(self, x: Any) -> int:
+        """Return the sign, 0 for the point 0 and UNKNOWN for an interval with 0 inside or as an end."""
+        low, high = x._mpi_
+        below, above = mpmath.libmp.mpf_sign(low), mpmath.libmp.mpf_sign(high)
+        if below > 0 or above < 0:
+            return int(below)
+        return UNKNOWN if below or above else 0
+
+    def maximum(self, a: Any, b: Any) -> Any:
+        """Return an interval that contains the larger of a and b."""
+        return self._ctx.mpf([max(a.a, b.a), max(a.b, b.b)])
+
+    def hull(self, a: Any, b: Any) -> Any:
+        """Return the least interval that contains both."""
+        return self._ctx.mpf([min(a.a, b.a), max(a.b, b.b)])
+
+    def point(self, x: Any) -> Any:
+        """Return the lower end of x."""
+        return x.a
+
     def clip(self, x: Any, low: float, high: float) -> Any:
         """Return min(max(x, low), high); monotone, so it acts on the ends of the interval."""
         ends = [min(max(end, low), high) for end in (x.a, x.b)]
@@ -84,6 +145,13 @@ class IntervalOps:
         if x.b < low or x.a > high:
             return False
         raise Undefined if x.a == x.b else Undecided
+
+
+def over_zero(sign: int) -> float:
+    """Return what a number of the given sign divided by zero is; raises Undecided for UNKNOWN."""
+    if sign == UNKNOWN:
+        raise Undecided
+    return sign * math.inf if sign else math.nan
 
 
 def _man_exp(raw: tuple[int, Any, int, int]) -> Fraction:
