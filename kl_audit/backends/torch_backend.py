@@ -94,7 +94,10 @@ def _ops(torch: Any) -> Any:
         def take(x: Any, index: Any, axis: int = -1) -> Any:
             if isinstance(index, int):
                 return x.select(axis, index % x.shape[axis])
-            return torch.index_select(x, axis, torch.as_tensor(index, device=x.device))
+            index = torch.as_tensor(index, device=x.device)
+            if index.ndim == 0:
+                return torch.index_select(x, axis, index.reshape(1)).squeeze(axis)
+            return torch.index_select(x, axis, index)
 
         @staticmethod
         def cast(x: Any, name: str) -> Any:

@@ -7,6 +7,7 @@ import sys
 from kl_audit.discovery import collect
 from kl_audit.errors import unknown
 from kl_audit.formulations.base import Formulation
+from kl_audit.quantities import Quantity
 
 #: Tables show k3 from the plainest way of writing it to the most careful.
 _ORDER = [
@@ -29,17 +30,23 @@ def formulations_of(quantity: str) -> list[Formulation]:
     return [f for f in FORMULATIONS if f.quantity == quantity]
 
 
-def find_formulations(quantity: str, names: list[str]) -> list[Formulation]:
+def formulations_for(quantity: Quantity) -> list[Formulation]:
+    """Return those that compute a quantity: its base's, to be lifted, and its own."""
+    own = formulations_of(quantity.name) if quantity.name != quantity.base_name else []
+    return [*formulations_of(quantity.base_name), *own]
+
+
+def find_formulations(quantity: Quantity, names: list[str]) -> list[Formulation]:
     """Return those called ``names`` (``all``: every one); raises UsageError for an unknown name."""
-    known = formulations_of(quantity)
+    known = formulations_for(quantity)
     if not names or "all" in names:
         return known
     by_name = {f.name: f for f in known}
     for name in names:
         if name.lower() not in by_name:
-            raise unknown(f"formulation of {quantity}", name, list(by_name))
+            raise unknown(f"formulation of {quantity.name}", name, list(by_name))
     wanted = {name.lower() for name in names}
     return [f for f in known if f.name in wanted]
 
 
-__all__ = ["FORMULATIONS", "Formulation", "find_formulations", "formulations_of"]
+__all__ = ["FORMULATIONS", "Formulation", "find_formulations", "formulations_for", "formulations_of"]

@@ -24,6 +24,7 @@ class Formulation:
     clamp: Clamp | None = None  #: it computes this clamped objective, and is held against it
     formats: tuple[str, ...] = ()  #: long names of the formats it is for; empty: all
     monotone: bool = False  #: promises to fall before 0 and rise after it
+    result: Format | None = None  #: the format it returns, where that is not the input's
 
     @property
     def derivation(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,12 @@ class Side:
         else:
             total = ball_truth(self.reference, inputs, fmt)
         truth = TruthArray(fmt, total)
-        truth.settle(lambda i: certify(self.reference, tuple(float(c[i]) for c in inputs), fmt))
+        truth.settle(lambda i: self.exact(tuple(float(c[i]) for c in inputs), fmt))
         return truth
+
+    def exact(self, inputs: tuple[float, ...], fmt: Format, bits: int = 0) -> Fraction:
+        """Return the certified value at one point; raises Undefined or OracleError."""
+        return certify(self.reference, inputs, fmt, bits)
 
 
 @dataclass(frozen=True)
@@ -67,10 +72,13 @@ class Quantity:
     relift: Callable[[Quantity], Quantity] | None = None  #: makes this quantity from its base
     #: relative error that the lift itself may add, in units of u, at log-ratio x
     lift_error: Callable[[Float64Array], Float64Array] = np.zeros_like
+    others: tuple[Side, ...] = ()  #: derivatives with respect to ``inputs[1:]``
 
-    def side(self, output: str) -> Side:
-        """Return the side called ``value`` or ``gradient``."""
-        return self.gradient if output == "gradient" else self.value
+    def side(self, output: str, wrt: int = 0) -> Side:
+        """Return the value, or the ``gradient`` with respect to input number ``wrt``."""
+        if output == "value":
+            return self.value
+        return self.others[wrt - 1] if wrt else self.gradient
 
     @property
     def base_name(self) -> str:
@@ -89,10 +97,31 @@ class Clamp:
         """Describe the clamps in one phrase."""
         parts = []
         if self.input:
-            parts.append(f"log-ratio clipped to [{self.input[0]:g}, {self.input[1]:g}]")
+            parts.append(f"log-ratio clipped to {_interval(self.input)}")
         if self.output:
-            parts.append(f"result clipped to [{self.output[0]:g}, {self.output[1]:g}]")
+            parts.append(f"result clipped to {_interval(self.output)}")
         return ", ".join(parts)
+
+    def reach(self, quantity: Quantity) -> tuple[float, float]:
+        """Return the log-ratios between which the clamped objective is the quantity of d itself."""
+        low, high = self.input or (-math.inf, math.inf)
+        if self.output is None:
+            return low, high
+        ends = []
+        for side, limit in ((-1.0, low), (1.0, high)):
+            inside, outside = 0.0, side * min(abs(limit), 1e4)
+            if self._within(quantity, outside):
+                ends.append(limit)
+                continue
+            for _ in range(200):
+                x = (inside + outside) / 2
+                inside, outside = (x, outside) if self._within(quantity, x) else (inside, x)
+            ends.append(outside)
+        return ends[0], ends[1]
+
+    def _within(self, quantity: Quantity, x: float) -> bool:
+        assert self.output is not None
+        return self.output[0] < _value_at(quantity.value, x) < self.output[1]
 
     def apply(self, quantity: Quantity) -> Quantity:
         """Return the clamped objective of a quantity of d, with its own exact value and gradient.
@@ -113,7 +142,7 @@ class Clamp:
                 return d - d
             if outer:
                 result = value.reference(ops, d)
-                ends = [(x - abs(x) * EDGE, x + abs(x) * EDGE) for x in outer]
+                ends = [(x - abs(x) * EDGE, x + abs(x) * EDGE) for x in outer if math.isfinite(x)]
                 if any(ops.inside(result, *end) for end in ends):
                     raise Undefined
                 if not ops.inside(result, *outer):
@@ -136,8 +165,7 @@ class Clamp:
 
         low, high = value.limits
         if inner:
-            low, high = (float(value.fast(np.array([x])).hi[0]) if value.fast else math.nan
-                         for x in inner)  # fmt: skip
+            low, high = (_value_at(value, x) for x in inner)
         if outer:
             low, high = (min(max(x, outer[0]), outer[1]) for x in (low, high))
         has_fast = value.fast is not None and slope.fast is not None
@@ -146,6 +174,17 @@ class Clamp:
             value=Side(value_reference, fast_value if has_fast else None, (low, high)),
             gradient=Side(slope_reference, fast_slope if has_fast else None, (0.0, 0.0)),
         )
+
+
+def _interval(limits: tuple[float, float]) -> str:
+    return f"[{limits[0]:.5g}, {limits[1]:.5g}]"
+
+
+def _value_at(value: Side, x: float) -> float:
+    """Return a value, or its limit, as a float."""
+    if math.isinf(x):
+        return value.limits[x > 0]
+    return float(value.fast(np.array([x])).hi[0]) if value.fast else math.nan
 
 
 def clip_sum(total: Sum, low: float, high: float) -> Sum:
@@ -163,5 +202,6 @@ def _masked(total: Sum, x: Float64Array, low: float, high: float, edge: float) -
     out = (x > high) | (x < low)
     hi = np.where(out, 0.0, total.hi)
     for limit in (low, high):
-        hi[np.abs(x - limit) <= edge * abs(limit)] = np.nan
+        if math.isfinite(limit):
+            hi[np.abs(x - limit) <= edge * abs(limit)] = np.nan
     return Sum(hi, np.where(out, 0.0, total.lo), np.where(out, 0.0, total.err))

@@ -58,6 +58,7 @@ def of_pair(q: Quantity) -> Quantity:
     return replace(
         q, name=f"{q.name}-pair", summary=f"{q.summary}; d = reference - policy in the dtype",
         inputs=("policy", "reference"), value=fast(q.value, 1.0), gradient=fast(q.gradient, -1.0),
+        others=(fast(q.gradient, 1.0),),
         log_ratio=_difference, valley=False, lift=lift, base=q.name, relift=of_pair,
         lift_error=lambda d: 2 + np.abs(d),
     )  # fmt: skip
@@ -115,10 +116,17 @@ def weighted_pair(q: Quantity) -> Quantity:
             rest = q.value.reference(ops, r - p) - q.gradient.reference(ops, r - p)
         return ops.exp(p - o) * rest
 
+    def detached(ops: Any, p: Any, o: Any, r: Any) -> Any:
+        return o - o
+
+    def reference_slope(ops: Any, p: Any, o: Any, r: Any) -> Any:
+        return ops.exp(p - o) * q.gradient.reference(ops, r - p)
+
     return replace(
         q, name=f"weighted-{q.name}-pair",
         summary="exp(policy - old) k3(reference - policy), the bias-corrected KL term",
         inputs=("policy", "old", "reference"), value=Side(value), gradient=Side(slope),
+        others=(Side(detached), Side(reference_slope)),
         log_ratio=lambda p, o, r: r - p, valley=False, zero_at_zero=True, lift=lift, base=q.name,
         relift=weighted_pair,
         # the weight: its argument off by u |p - o| <= 2 u here, exp by E, and the product by u
