@@ -9,6 +9,7 @@ law allows are notes.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,8 +18,9 @@ from kl_audit.findings import BandVerdict, Finding, Judgement, LawVerdict, exact
 from kl_audit.formats import Float64Array, hex_float
 from kl_audit.formulations.laws import Law
 from kl_audit.grids import CORE_HIGH, CORE_LOW
-from kl_audit.measure import Band, Count, Tally, Witness
+from kl_audit.measure import Band, Count, Peak, Tally, Witness
 from kl_audit.oracle.exact import Undefined
+from kl_audit.quantities import QUANTITIES
 from kl_audit.sweep import Row
 from kl_audit.ulp import round_to_format
 
@@ -27,8 +29,25 @@ from kl_audit.ulp import round_to_format
 ORACLE_ULP, ORACLE_RELATIVE = 1e-5, 1e-12
 
 
-def judge(row: Row, max_ulp: float | None = None) -> Judgement:
-    """Return the verdict on a row, its findings, and its figures recomputed exactly."""
+@dataclass(frozen=True)
+class Bounds:
+    """What was asked for beyond the laws; None asks for nothing."""
+
+    max_ulp: float | None = None
+    max_rel: float | None = None  #: over |x| >= 1e-6 where the truth is a normal number
+
+    def __bool__(self) -> bool:
+        """Whether anything was asked for."""
+        return self.max_ulp is not None or self.max_rel is not None
+
+
+def judge(row: Row, bounds: Bounds | float | None = None) -> Judgement:
+    """Return the verdict on a row, its findings, and its figures recomputed exactly.
+
+    A plain number is a bound in ulp.
+    """
+    if not isinstance(bounds, Bounds):
+        bounds = Bounds(bounds)
     out = Judgement()
     if row.skipped is not None:
         out.verdict, out.reason = "skipped", row.skipped
@@ -40,20 +59,21 @@ def judge(row: Row, max_ulp: float | None = None) -> Judgement:
         return out
     try:
         _recompute(row, out)
-        _law(row, out)
-        _bound(row, out, max_ulp)
-        _counts(row, out)
+        _law(row, out, bounds)
+        _bound(row, out, bounds)
+        _counts(row, out, bounds)
         _specials(row, out)
     except OracleError as error:
         _add(row, out, "KLA901", str(error), None)
     _lengths(row, out)
+    _modes(row, out)
     _bias(row, out)
     errors = [f for f in out.findings if f.level == "error"]
     if errors:
         out.verdict = "fail"
         out.reason = "; ".join(dict.fromkeys(f.code for f in errors))
     else:
-        out.verdict, out.reason = _unfailed(row, out, max_ulp)
+        out.verdict, out.reason = _unfailed(row, out, bounds)
     return out
 
 
@@ -69,6 +89,7 @@ def _recompute(row: Row, out: Judgement) -> None:
     for size, witness in row.tally.worst:
         exact = exact_error(row, witness)
         if exact is None:
+            out.unjudged.append(witness)
             continue
         worst.append((exact[0], witness))
         if not math.isclose(exact[0], size, rel_tol=ORACLE_RELATIVE, abs_tol=ORACLE_ULP):
@@ -77,15 +98,22 @@ def _recompute(row: Row, out: Judgement) -> None:
     worst.sort(key=lambda w: -w[0])
     out.worst = worst
     out.max_ulp = worst[0][0] if worst else 0.0
-    peak = row.tally.max_rel
-    exact = exact_error(row, peak.at) if peak.at is not None and peak.value else None
-    out.max_rel = exact[1] if exact is not None else 0.0
-    allowed = ORACLE_ULP * row.block.fmt.u
-    if exact is not None and not math.isclose(exact[1], peak.value, rel_tol=ORACLE_RELATIVE, abs_tol=allowed):
-        text = f"bulk oracle says relative error {peak.value:.6g}, exact oracle {exact[1]:.6g}"
-        _add(row, out, "KLA902", text, peak.at)
+    out.max_rel = _recomputed_peak(row, out, row.tally.max_rel)
+    out.core_rel = _recomputed_peak(row, out, row.tally.core_rel)
     for count in (row.tally.negatives, row.tally.false_zeros, row.tally.nonfinite):
         _confirm(row, out, count)
+
+
+def _recomputed_peak(row: Row, out: Judgement, peak: Peak) -> float:
+    """Return a peak of the relative error by the exact oracle."""
+    exact = exact_error(row, peak.at) if peak.at is not None and peak.value else None
+    if exact is None:
+        return 0.0
+    allowed = ORACLE_ULP * row.result.u
+    if not math.isclose(exact[1], peak.value, rel_tol=ORACLE_RELATIVE, abs_tol=allowed):
+        text = f"bulk oracle says relative error {peak.value:.6g}, exact oracle {exact[1]:.6g}"
+        _add(row, out, "KLA902", text, peak.at)
+    return exact[1]
 
 
 def _confirm(row: Row, out: Judgement, count: Count) -> None:
@@ -93,18 +121,18 @@ def _confirm(row: Row, out: Judgement, count: Count) -> None:
     if count.first is None:
         return
     try:
-        want = round_to_format(row.truth_at(count.first.inputs), row.block.fmt)
+        want = round_to_format(row.truth_at(count.first.inputs), row.result)
     except Undefined:
         return
     if want == count.first.got and not (want == 0 and count is row.tally.zero_signs):
         _add(row, out, "KLA902", "counted as wrong, and is right by the exact oracle", count.first)
 
 
-def _law(row: Row, out: Judgement) -> None:
+def _law(row: Row, out: Judgement, bounds: Bounds) -> None:
     law, tally = row.law, row.tally
     bands = list(tally.ordered_bands())
     if law is None:
-        out.bands = [BandVerdict(b, None, None, "vacuous") for b in bands]
+        out.bands = [_bounded(b, bounds.max_rel) for b in bands]
         return
     out.bands = [_band(row, law, b) for b in bands]
     live = [v.band for v in out.bands if v.verdict != "vacuous"]
@@ -130,6 +158,14 @@ def _law(row: Row, out: Judgement) -> None:
         _add(row, out, code, text, worst.band.worst)
     pointwise = max((b.pointwise_ratio for b in live), default=None)
     out.law = LawVerdict(law.name, not failing, constant, predicted, error, blame, pointwise)
+
+
+def _bounded(band: Band, max_rel: float | None) -> BandVerdict:
+    """Hold one decade against a bound on the relative error, where no law is stated."""
+    if max_rel is None or band.lo < CORE_LOW * 0.999:
+        return BandVerdict(band, None, None, "vacuous")
+    verdict = "fail" if band.max_rel > max_rel else "pass"
+    return BandVerdict(band, max_rel, band.max_rel / max_rel if max_rel else None, verdict)
 
 
 def _band(row: Row, law: Law, band: Band) -> BandVerdict:
@@ -180,15 +216,18 @@ def _library_explains(row: Row, law: Law, verdict: BandVerdict) -> bool:
     return band.pointwise_ratio <= 2.4 * error + 1
 
 
-def _bound(row: Row, out: Judgement, max_ulp: float | None) -> None:
-    if max_ulp is None or out.max_ulp <= max_ulp:
-        return
+def _bound(row: Row, out: Judgement, bounds: Bounds) -> None:
     code = "KLA403" if row.block.output == "gradient" else "KLA001"
-    _add(row, out, code, f"{out.max_ulp:.3g} ulp > {max_ulp:g}", out.worst[0][1])
+    if bounds.max_ulp is not None and out.max_ulp > bounds.max_ulp:
+        _add(row, out, code, f"{out.max_ulp:.3g} ulp > {bounds.max_ulp:g}", out.worst[0][1])
+    if bounds.max_rel is not None and out.core_rel > bounds.max_rel:
+        text = f"relative error {out.core_rel:.3g} > {bounds.max_rel:g}"
+        _add(row, out, code, text, row.tally.core_rel.at)
 
 
-def _counts(row: Row, out: Judgement) -> None:
+def _counts(row: Row, out: Judgement, bounds: Bounds) -> None:
     tally, n = row.tally, row.tally.points
+    false = tally.core_zeros.n if row.law is None and bounds.max_rel is not None else tally.zeros_at_law.n
     gradient = row.block.output == "gradient"
 
     def told(count: Count, code: str, what: str, level: str = "error") -> None:
@@ -204,7 +243,7 @@ def _counts(row: Row, out: Judgement) -> None:
     told(
         tally.false_zeros, "KLA402" if gradient else "KLA104",
         "exactly 0 where it must pull" if gradient else "false zero",
-        "error" if tally.zeros_at_law.n else "note",
+        "error" if false else "note",
     )  # fmt: skip
     told(tally.nan, "KLA401" if gradient else "KLA201", "NaN")
     told(tally.infinite, "KLA202", "finite and infinite confused")
@@ -264,44 +303,40 @@ def _lengths(row: Row, out: Judgement) -> None:
     _add(row, out, "KLA105", text, Witness(d.inputs, d.at_vector), "note")
 
 
+def _modes(row: Row, out: Judgement) -> None:
+    found = row.modes
+    if found is None:
+        return
+    steps = "nan on one side" if math.isinf(found.steps) else f"up to {found.steps:.3g} steps"
+    text = (
+        f"differs from {row.target.backend.name}-{found.other} for {found.n:,} of {row.tally.points:,} "
+        f"inputs ({steps}; {hex_float(found.there)} there)"
+    )
+    _add(row, out, "KLA106", text, found.at, "note")
+
+
 def _bias(row: Row, out: Judgement) -> None:
     """Say how far a clamped objective is from the quantity: not rounding, and by design."""
     clamp = row.formulation.clamp
     if clamp is None:
         return
-    low, high = _unclamped(row)
-    text = (
-        f"not rounding: {clamp}, so the objective leaves {row.block.quantity.base_name} "
-        f"for log-ratio > {high:.5g} and < {low:.5g}"
-    )
-    _add(row, out, "KLA601", text, None, "note")
+    base = row.block.quantity.base_name
+    low, high = clamp.reach(QUANTITIES[base])
+    ends = [f"{sign} {x:.5g}" for sign, x in ((">", high), ("<", low)) if math.isfinite(x)]
+    where = f"for log-ratio {' and '.join(ends)}"
+    if row.block.output == "value":
+        text = f"not rounding: {clamp}, so the objective leaves {base} {where}"
+        _add(row, out, "KLA601", text, None, "note")
+    else:
+        text = f"exactly 0 {where}, by the clamp ({clamp}): {base} pulls there and the objective does not"
+        _add(row, out, "KLA402", text, None, "note")
 
 
-def _unclamped(row: Row) -> tuple[float, float]:
-    """Return the interval of log-ratios on which the clamped objective is k3, by bisection."""
-    clamp = row.formulation.clamp
-    assert clamp is not None
-    ends = []
-    for side in (-1.0, 1.0):
-        limits = []
-        if clamp.input:
-            limits.append(abs(clamp.input[side > 0]))
-        if clamp.output:
-            low, high = 0.0, 1000.0
-            for _ in range(60):
-                x = (low + high) / 2
-                with_limit = math.expm1(min(side * x, 700.0)) - side * x
-                low, high = (low, x) if with_limit > clamp.output[1] else (x, high)
-            limits.append(high)
-        ends.append(side * min(limits))
-    return ends[0], ends[1]
-
-
-def _unfailed(row: Row, out: Judgement, max_ulp: float | None) -> tuple[str, str | None]:
+def _unfailed(row: Row, out: Judgement, bounds: Bounds) -> tuple[str, str | None]:
     """Return pass or vacuous for a row without errors, and why."""
     if not row.tally.points:
         return "vacuous", "no points were measured"
-    if max_ulp is not None:
+    if bounds:
         return "pass", None
     if row.law is None:
         return "vacuous", "no law is stated for it and no bound was asked for"

@@ -58,13 +58,14 @@ class Judgement:
     law: LawVerdict | None = None
     max_ulp: float = 0.0
     max_rel: float = 0.0
+    core_rel: float = 0.0  #: the same over |x| >= 1e-6
     worst: list[tuple[float, Witness]] = field(default_factory=list)  #: exact errors, worst first
+    unjudged: list[Witness] = field(default_factory=list)  #: of a short list: nan, infinite, undefined
 
 
 def relative_to(row: Row) -> str:
     """Name the row, as every failure line begins."""
-    what = row.block.quantity.name + ("" if row.block.output == "value" else " gradient")
-    return f"{what} {row.formulation.name} {row.block.fmt.name} {row.target}"
+    return f"{row.block.what} {row.formulation.name} {row.block.fmt.name} {row.target}"
 
 
 def at(row: Row, inputs: tuple[float, ...]) -> str:
@@ -100,9 +101,9 @@ def exact_error(row: Row, witness: Witness) -> tuple[float, float] | None:
         truth = row.truth_at(witness.inputs)
     except Undefined:
         return None
-    if abs(truth) >= overflow_threshold(row.block.fmt) or not math.isfinite(witness.got):
+    if abs(truth) >= overflow_threshold(row.result) or not math.isfinite(witness.got):
         return None
-    ulps = _to_float(abs(ulp_error(witness.got, truth, row.block.fmt)))
+    ulps = _to_float(abs(ulp_error(witness.got, truth, row.result)))
     if truth == 0:
         return ulps, math.inf if witness.got else 0.0
     return ulps, _to_float(abs((Fraction(witness.got) - truth) / truth))
@@ -117,12 +118,15 @@ def _to_float(value: Fraction) -> float:
 
 def expected(row: Row, inputs: tuple[float, ...]) -> float | None:
     """Return the correctly rounded result at any input, or None where there is no single one."""
-    side = row.objective.side(row.block.output)
+    side = row.side
     if all(math.isfinite(x) for x in inputs):
         try:
-            return round_to_format(row.truth_at(inputs), row.block.fmt)
+            return round_to_format(row.truth_at(inputs), row.result)
         except Undefined:
             return None
     if len(inputs) > 1:
         return None
-    return math.nan if math.isnan(inputs[0]) else side.limits[inputs[0] > 0]
+    if math.isnan(inputs[0]):
+        return math.nan
+    limit = side.limits[inputs[0] > 0]
+    return None if math.isnan(limit) else limit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -76,6 +77,9 @@ def specials(quantity: Quantity, fmt: Format) -> tuple[FloatArray, ...]:
         tiny, normal, huge = fmt.smallest, fmt.smallest_normal, fmt.largest
         values = [0.0, -0.0, tiny, -tiny, normal, -normal, huge, -huge, *edges]
         return (fmt.cast([*values, math.inf, -math.inf, math.nan]),)
+    if not set(quantity.inputs) <= {"policy", "reference", "old"}:
+        plain = itertools.islice(itertools.product((1.0, 0.0, -1.0), repeat=len(quantity.inputs)), 27)
+        return tuple(fmt.cast(c) for c in zip(*plain, strict=True))
     rows = {
         "policy": [-0.0, -1.0, -1.0, -fmt.smallest, -16.0, -16.0, *(-e for e in edges)],
         "reference": [-0.0, -1.0, -1.0, -fmt.smallest, -16.0, -1.0, *(-0.0 for _ in edges)],

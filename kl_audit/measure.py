@@ -15,7 +15,7 @@ import numpy as np
 
 from kl_audit.formats import Float64Array, FloatArray, Format
 from kl_audit.formulations.laws import Law, Terms
-from kl_audit.grids import decade_edges
+from kl_audit.grids import CORE_LOW, decade_edges
 from kl_audit.oracle import doubles
 from kl_audit.oracle.truth import BoolArray, TruthArray
 from kl_audit.quantities.base import Quantity
@@ -145,6 +145,7 @@ class Tally:
     output: str
     law: Law | None
     top: int
+    result: Format = None  # type: ignore[assignment]  #: the format of the results; default: fmt
     flushes: bool = False  #: the back end is known to flush subnormal results to zero
     points: int = 0
     undefined: int = 0
@@ -161,11 +162,17 @@ class Tally:
     nonmonotone: Count = field(default_factory=Count)
     not_zero_at_zero: Count = field(default_factory=Count)
     zeros_at_law: Count = field(default_factory=Count)  #: false zeros that break the law
+    core_zeros: Count = field(default_factory=Count)  #: false zeros at |x| >= CORE_LOW, truth normal
+    core_rel: Peak = field(default_factory=Peak)  #: greatest relative error at |x| >= CORE_LOW
     flushed: Count = field(default_factory=Count)  #: zeros for subnormal truths, if flushing is known
     histogram: np.ndarray[tuple[int, int], np.dtype[np.int64]] = field(
         default_factory=lambda: np.zeros((2, len(HISTOGRAM_EDGES) + 1), dtype=np.int64)
     )
     _last: tuple[float, float] | None = None  #: (x, got) at the end of the previous chunk
+
+    def __post_init__(self) -> None:
+        if self.result is None:
+            self.result = self.fmt
 
     def update(self, chunk: Chunk, truth: TruthArray, result: FloatArray) -> None:
         """Take in the results on one chunk; chunks come in ascending order."""
@@ -174,19 +181,23 @@ class Tally:
         judged = np.isfinite(got) & defined & ~truth.infinite
         if self.flushes:
             # What the back end does to every subnormal is stated once, not held against each row.
-            flushed = judged & (got == 0) & (truth.exponent < self.fmt.emin) & (truth.sum.hi != 0)
+            flushed = judged & (got == 0) & (truth.exponent < self.result.emin) & (truth.sum.hi != 0)
             self.flushed.add(chunk, got, flushed & ~truth.rounds_to_zero, chunk.magnitude)
             judged &= ~flushed
         ulps, rel = truth.errors(got)
         ulps = np.where(judged, ulps, 0.0)
         rel = np.where(judged, rel, 0.0)
         # Relative error is a measure of a format only where it has all its bits.
-        normal = np.where(truth.exponent >= self.fmt.emin, rel, 0.0)
+        normal = np.where(truth.exponent >= self.result.emin, rel, 0.0)
         size = np.abs(ulps)
         self.points += len(got)
         self.undefined += int(np.count_nonzero(truth.undefined))
         self.max_ulp.add(chunk, got, size)
         self.max_rel.add(chunk, got, normal)
+        core = chunk.magnitude >= CORE_LOW
+        self.core_rel.add(chunk, got, np.where(core, normal, 0.0))
+        core_zero = core & judged & (got == 0) & (normal > 0)
+        self.core_zeros.add(chunk, got, core_zero, chunk.magnitude)
         self._keep_worst(chunk, got, size)
         error = size if self.law is not None and self.law.in_ulps else rel
         self._count(chunk, truth, got, defined, error)

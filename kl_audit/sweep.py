@@ -18,17 +18,17 @@ import numpy as np
 
 from kl_audit.backends import Backend, CandidateError, Evaluate, Unavailable
 from kl_audit.errors import OracleError
-from kl_audit.formats import FloatArray, Format, find_format
+from kl_audit.formats import FloatArray, Format, find_format, ordinal
 from kl_audit.formulations import Formulation, formulations_of
 from kl_audit.formulations.laws import Law
 from kl_audit.ftz import Flushing, flushing
 from kl_audit.grids import CHUNK, Grid, Points
 from kl_audit.inputs import fits, from_log_ratios, from_rows, specials
 from kl_audit.lengths import LENGTHS, LengthReport, exercise_lengths
-from kl_audit.measure import Chunk, Tally
-from kl_audit.oracle.exact import certify
+from kl_audit.measure import Chunk, Tally, Witness
 from kl_audit.oracle.truth import TruthArray
-from kl_audit.quantities import QUANTITIES, Quantity, objective
+from kl_audit.quantities import QUANTITIES, Quantity, Side, objective
+from kl_audit.quantities.base import Candidate
 
 #: The shortest array that every kernel treats as a vector.
 VECTOR = 64
@@ -63,11 +63,35 @@ class Block:
     grid: Grid
     formulations: tuple[Formulation, ...]
     targets: tuple[Target, ...]
+    wrt: int = 0  #: the input that a gradient is taken with respect to
+
+    @property
+    def what(self) -> str:
+        """Name the quantity, and the gradient where it is one."""
+        if self.output == "value":
+            return self.quantity.name
+        return f"{self.quantity.name} gradient" + (f" by {self.by}" if self.by else "")
+
+    @property
+    def by(self) -> str | None:
+        """The input that a gradient is taken by, where there are several."""
+        several = self.output == "gradient" and len(self.quantity.inputs) > 1
+        return self.quantity.inputs[self.wrt] if several else None
 
     def __str__(self) -> str:
         """Name the block, for progress and for an interruption."""
-        suffix = "" if self.output == "value" else f" {self.output}"
-        return f"{self.quantity.name}{suffix} {self.fmt.short}"
+        return f"{self.what} {self.fmt.short}"
+
+
+@dataclass
+class ModeDifference:
+    """Where two modes of one back end disagree on the same inputs, bit for bit but for nan."""
+
+    other: str  #: the mode that this row is compared with
+    n: int
+    at: Witness  #: where they are furthest apart, with this row's result
+    there: float  #: the other mode's result
+    steps: float = 0.0  #: how far apart, in values of the format; inf where one is nan
 
 
 @dataclass
@@ -86,24 +110,34 @@ class Row:
     library: Tally | None = None  #: the function that the law rests on, on the same target
     flushing: Flushing | None = None
     lengths: LengthReport | None = None
+    modes: ModeDifference | None = None
     evaluate: Evaluate | None = field(default=None, repr=False)
+
+    @property
+    def side(self) -> Side:
+        """The value or the gradient that the row is held against."""
+        return self.objective.side(self.block.output, self.block.wrt)
+
+    @property
+    def result(self) -> Format:
+        """The format of the results: that of the inputs, unless the candidate casts."""
+        return self.tally.result
 
     def truth_at(self, inputs: tuple[float, ...], bits: int = 0) -> Fraction:
         """Return the certified truth of the row's objective at one point."""
-        side = self.objective.side(self.block.output)
-        return certify(side.reference, inputs, self.block.fmt, bits)
+        return self.side.exact(inputs, self.result, bits)
 
 
 class Listener(Protocol):
     """What is told of progress."""
 
-    def start(self, block: Block, chunks: int) -> None:
-        """Hear that a block begins, with about so many steps."""
+    def start(self, block: object, chunks: int) -> None:
+        """Hear that a block begins (``str`` names it), with about so many steps."""
 
     def advance(self, what: str) -> None:
         """Hear that one step of it is done."""
 
-    def finish(self, block: Block) -> None:
+    def finish(self, block: object) -> None:
         """Hear that a block is done."""
 
 
@@ -133,16 +167,19 @@ def _row(block: Block, formulation: Formulation, target: Target, top: int) -> Ro
     """Set up a row: an evaluator, or the reason why there is none."""
     law = formulation.law if block.output == "value" else formulation.gradient_law
     quantity = objective(block.quantity, formulation.clamp)
-    tally = Tally(quantity, block.fmt, block.output, law, top)
+    value = block.output == "value"
+    result = (formulation.result if value else None) or block.fmt
+    tally = Tally(quantity, block.fmt, block.output, law, top, result=result)
     row = Row(block, formulation, target, quantity, law, tally)
     row.skipped = formulation.reason_not_for(block.fmt) or fits(block.quantity, block.grid)
     if row.skipped:
         return row
     try:
         row.evaluate = target.backend.evaluator(
-            block.quantity.lift(formulation.fn), target.mode, target.device, block.fmt, block.output
-        )
-        row.flushing = flushing(target.backend, target.mode, target.device, block.fmt)
+            lifted(block.quantity, formulation), target.mode, target.device, block.fmt, block.output,
+            block.wrt, formulation.result,
+        )  # fmt: skip
+        row.flushing = flushing(target.backend, target.mode, target.device, result)
         tally.flushes = row.flushing.results
     except Unavailable as reason:
         row.skipped = str(reason)
@@ -150,6 +187,12 @@ def _row(block: Block, formulation: Formulation, target: Target, top: int) -> Ro
     except CandidateError as error:
         row.failed = str(error)
     return row
+
+
+def lifted(quantity: Quantity, formulation: Formulation) -> Candidate:
+    """Return the candidate for a quantity: a formulation of its base is lifted, its own is not."""
+    own = formulation.quantity == quantity.name
+    return formulation.fn if own else quantity.lift(formulation.fn)
 
 
 ProbeKey = tuple[str, Format, Target]
@@ -233,12 +276,13 @@ def _measure(block: Block, live: list[Row], seed: int, listener: Listener) -> No
         shared = Chunk(block.quantity, block.fmt, inputs)
         of_d = {fmt: _log_ratio_chunk(shared, fmt) for fmt in formats}
         truths: dict[object, TruthArray | OracleError] = {}
+        results: dict[object, tuple[str, FloatArray]] = {}
         for row in live:
             if row.failed is not None:
                 continue
             probe = row.block is not block
             chunk = of_d[row.block.fmt] if probe else shared
-            key = (row.objective.name, row.formulation.clamp, row.block.fmt, probe)
+            key = (row.objective.name, row.formulation.clamp, row.block.fmt, row.result, probe)
             if key not in truths:
                 truths[key] = _truth(row, chunk)
             truth = truths[key]
@@ -254,10 +298,37 @@ def _measure(block: Block, live: list[Row], seed: int, listener: Listener) -> No
                 row.failed = str(error)
             else:
                 row.tally.update(chunk, truth, result)
+                if not probe:
+                    _compare_modes(row, chunk, result, results)
             listener.advance(f"{row.formulation.name} {row.target}")
     for row in live:
         if row.evaluate is None:
             row.failed = None  # skipped, not failed
+
+
+def _compare_modes(
+    row: Row, chunk: Chunk, result: FloatArray, results: dict[object, tuple[str, FloatArray]]
+) -> None:
+    """Compare with the back end's first mode on the same inputs, in integer steps."""
+    key = (row.formulation.name, row.target.backend.name, row.target.device)
+    first, base = results.setdefault(key, (row.target.mode, result))
+    if base is result or base.dtype != result.dtype:
+        return
+    nan = np.isnan(result.astype(np.float64)), np.isnan(base.astype(np.float64))
+    steps = np.abs(ordinal(result, row.result).astype(np.float64) - ordinal(base, row.result))
+    steps = np.where(nan[0] | nan[1], np.where(nan[0] & nan[1], 0.0, np.inf), steps)
+    n = int(np.count_nonzero(steps))
+    if not n:
+        return
+    i = int(np.argmax(steps))
+    at = chunk.witness(i, result.astype(np.float64))
+    found = ModeDifference(first, n, at, float(base[i]))
+    before = row.modes
+    if before is not None:
+        keep = before if before.steps >= steps[i] else found
+        found = ModeDifference(first, n + before.n, keep.at, keep.there)
+    found.steps = max(float(steps[i]), before.steps if before else 0.0)
+    row.modes = found
 
 
 def _log_ratio_chunk(chunk: Chunk, fmt: Format) -> Chunk:
@@ -271,7 +342,7 @@ def _log_ratio_chunk(chunk: Chunk, fmt: Format) -> Chunk:
 
 def _truth(row: Row, chunk: Chunk) -> TruthArray | OracleError:
     try:
-        return row.objective.side(row.block.output).truth(chunk.wide, row.block.fmt)
+        return row.side.truth(chunk.wide, row.result)
     except OracleError as error:
         return error
 

@@ -16,7 +16,7 @@ from kl_audit.checks import judge
 from kl_audit.formats import BF16, FP32
 from kl_audit.formulations import find_formulations
 from kl_audit.grids import Decades, Exhaustive
-from kl_audit.quantities import K3
+from kl_audit.quantities import K3, QUANTITIES
 from kl_audit.sweep import Block, Target, sweep
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     """Measure both, for bf16 over everything and for one float32 row."""
     torch = Target(BACKENDS["torch"], "eager", "cpu")
     for fmt, grid, names in ((BF16, Exhaustive(), []), (FP32, Decades(20000), ["expm1"])):
-        fs = tuple(find_formulations("k3", names))
+        fs = tuple(find_formulations(QUANTITIES["k3"], names))
         block = Block(K3, "value", fmt, grid, fs, (torch,))
         list(sweep([Block(K3, "value", fmt, Decades(10), fs, (torch,))], 0, 5, Silent()))  # warm
         start = time.perf_counter()

@@ -49,7 +49,7 @@ def run(
     """Measure, and return (row, judgement) by (formulation, ``torch-eager``)."""
     q = find_quantity(quantity)
     targets = tuple(Target(backends[w.split("/")[0]], w.split("/")[1], "cpu") for w in where)
-    fs = tuple(find_formulations(q.base_name, list(names)))
+    fs = tuple(find_formulations(q, list(names)))
     block = Block(q, output, find_format(dtype), parse_grid(grid, per_decade), fs, targets)
     return {
         (row.formulation.name, str(row.target)): (row, judge(row, max_ulp))

@@ -13,8 +13,9 @@ import kl_audit
 
 ROOT = Path(kl_audit.__file__).parent
 ROOMS = [
-    "errors", "discovery", "formats", "ulp", "oracle", "quantities", "formulations", "backends",
-    "grids", "inputs", "measure", "ftz", "lengths", "sweep", "codes", "findings", "checks", "report", "cli",
+    "errors", "discovery", "formats", "ulp", "oracle", "quantities", "formulations", "expression",
+    "backends", "callee", "grids", "inputs", "measure", "ftz", "lengths", "sweep", "selection", "codes", "findings",
+    "checks", "audit", "report", "cli",
 ]  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 

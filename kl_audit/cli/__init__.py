@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kl_audit import __version__
-from kl_audit.cli import backends, formulations, schema, sweep
+from kl_audit.cli import audit, backends, formulations, schema, sweep
 from kl_audit.errors import OracleError, UsageError
 
 app = typer.Typer(
@@ -37,6 +37,7 @@ def root(
 
 
 app.command("sweep")(sweep.command)
+app.command("audit")(audit.command)
 app.command("backends")(backends.command)
 app.command("formulations")(formulations.command)
 app.command("schema")(schema.command)

@@ -16,15 +16,19 @@ def command(
     """List the formulations with their formula, law and source."""
     from kl_audit.formulations import FORMULATIONS
     from kl_audit.quantities import QUANTITIES, find_quantity
+    from kl_audit.quantities.vectors import VECTORS
 
-    wanted = find_quantity(quantity).base_name if quantity else None
+    if quantity and quantity.lower() in VECTORS:
+        _vectors(quantity, verbose)
+        return
+    asked = find_quantity(quantity) if quantity else None
+    wanted = {asked.name, asked.base_name} if asked else set(QUANTITIES)
     for q in QUANTITIES.values():
-        if q.base or (wanted and q.name != wanted):
+        own = [f for f in FORMULATIONS if f.quantity == q.name]
+        if q.name not in wanted or not own:
             continue
         typer.echo(f"{q.name}: {q.summary}")
-        for f in FORMULATIONS:
-            if f.quantity != q.name:
-                continue
+        for f in own:
             only = f" ({', '.join(f.formats)} only)" if f.formats else ""
             typer.echo(f"  {f.name}{only}")
             typer.echo(f"      {f.formula}")
@@ -32,6 +36,29 @@ def command(
             if f.clamp:
                 typer.echo(f"      held against its own objective: {f.clamp}")
             if verbose:
-                typer.echo("".join(f"      | {line}\n" for line in f.derivation.splitlines()))
+                _derivation(f.derivation)
+    _vectors(quantity, verbose)
     lifted = [q.name for q in QUANTITIES.values() if q.base]
     typer.echo(f"The same formulations serve the quantities made from these: {', '.join(lifted)}.")
+
+
+def _vectors(quantity: str | None, verbose: bool) -> None:
+    """List the quantities of vectors, which ``audit`` knows, and their formulations."""
+    from kl_audit.formulations.vectors import vector_formulations_of
+    from kl_audit.quantities.vectors import VECTORS
+
+    for v in VECTORS.values():
+        if quantity and v.name != quantity.lower():
+            continue
+        inputs = ", ".join(i.name for i in v.inputs)
+        typer.echo(f"{v.name} ({inputs}): {v.summary}")
+        for f in vector_formulations_of(v.name):
+            typer.echo(f"  {f.name}{' (sound)' if f.sound else ''}")
+            typer.echo(f"      {f.formula}")
+            typer.echo(f"      source: {f.source}")
+            if verbose:
+                _derivation(f.derivation)
+
+
+def _derivation(text: str) -> None:
+    typer.echo("".join(f"      | {line}\n" for line in text.splitlines()))

@@ -7,8 +7,6 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kl_audit.sweep import Block
-
 
 class Bar:
     """A listener that draws a transient progress bar; leaves the terminal as it found it."""
@@ -36,7 +34,7 @@ class Bar:
         """Stop drawing, on an interruption too."""
         self._progress.stop()
 
-    def start(self, block: Block, chunks: int) -> None:
+    def start(self, block: object, chunks: int) -> None:
         """See ``sweep.Listener``."""
         self.current = str(block)
         self._id = self._progress.add_task(str(block), total=chunks, what="")
@@ -45,7 +43,7 @@ class Bar:
         """See ``sweep.Listener``."""
         self._progress.update(self._id, advance=1, what=what)
 
-    def finish(self, block: Block) -> None:
+    def finish(self, block: object) -> None:
         """See ``sweep.Listener``."""
         self.finished.append(str(block))
         self.current = None

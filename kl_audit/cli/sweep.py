@@ -11,13 +11,6 @@ import typer
 if TYPE_CHECKING:
     from kl_audit.sweep import Block
 
-#: Values in each decade by default: 2e5 points of float32, and 1e5 of float64, whose truth is slow.
-PER_DECADE = {"float64": 200}
-PER_DECADE_DEFAULT = 2000
-
-#: The names that a back end may give a device.
-DEVICES = ("cpu", "cuda", "rocm", "tpu", "xpu", "mps")
-
 
 def command(
     quantity: Annotated[
@@ -117,54 +110,32 @@ def plan(
     modes: list[str], device: str, dtypes: list[str], grid: str | None, per_decade: int | None,
 ) -> list[Block]:  # fmt: skip
     """Turn names into blocks; raises UsageError for an unknown name or an empty combination."""
-    from kl_audit.backends import BACKENDS, find_backend
-    from kl_audit.errors import UsageError, unknown
-    from kl_audit.formats import FORMATS, find_format
+    from kl_audit.errors import unknown
     from kl_audit.formulations import find_formulations
-    from kl_audit.grids import parse_grid
     from kl_audit.quantities import QUANTITIES, find_quantity
-    from kl_audit.sweep import Block, Target
+    from kl_audit.selection import choose_formats, choose_targets, grid_for, named
+    from kl_audit.sweep import Block
 
-    def named(names: list[str], known: list[str]) -> list[str]:
-        return known if "all" in names else list(dict.fromkeys(names))
-
-    chosen_backends = [find_backend(n) for n in named(backends, list(BACKENDS))]
-    every_mode = list(dict.fromkeys(m.name for b in BACKENDS.values() for m in b.modes))
-    for name in modes:
-        if name not in (*every_mode, "all"):
-            raise unknown("mode", name, every_mode)
-    targets = tuple(
-        Target(b, m.name, device)
-        for b in chosen_backends
-        for m in b.modes
-        if "all" in modes or m.name in modes
-    )
-    if not targets:
-        have = "; ".join(f"{b.name}: {', '.join(m.name for m in b.modes)}" for b in chosen_backends)
-        raise UsageError(f"no such mode in these backends: {', '.join(modes)}. They have {have}.")
+    targets = choose_targets(backends, modes, device)
     for name in outputs:
         if name not in ("value", "gradient", "all"):
             raise unknown("output", name, ["value", "gradient"])
-    fmts = [find_format(n) for n in named(dtypes, list(FORMATS))]
+    fmts = choose_formats(dtypes)
     chosen = [find_quantity(n) for n in named(quantities, list(QUANTITIES))]
     # A formulation belongs to one quantity: each name must fit at least one of those asked for.
-    fitting = [f.name for q in chosen for f in find_formulations(q.base_name, [])]
+    fitting = [f.name for q in chosen for f in find_formulations(q, [])]
     for name in formulations:
         if name not in (*fitting, "all"):
             raise unknown(f"formulation of {', '.join(q.name for q in chosen)}", name,
                           list(dict.fromkeys(fitting)))  # fmt: skip
-    if device not in DEVICES:
-        raise unknown("device", device, list(DEVICES))
     blocks = []
-    for fmt in dict.fromkeys(fmts):
+    for fmt in fmts:
         for q in chosen:
-            default = "exhaustive" if fmt.bits == 16 and len(q.inputs) == 1 else "decades"
-            n = per_decade if per_decade is not None else PER_DECADE.get(fmt.name, PER_DECADE_DEFAULT)
-            parsed = parse_grid(default if grid is None else grid, n)
-            known = {f.name for f in find_formulations(q.base_name, [])}
+            parsed = grid_for(grid, per_decade, fmt, len(q.inputs))
+            known = {f.name for f in find_formulations(q, [])}
             wanted = formulations if len(chosen) == 1 else [f for f in formulations if f in known]
             if formulations and "all" not in formulations and not wanted:
                 continue
-            fs = tuple(find_formulations(q.base_name, wanted))
+            fs = tuple(find_formulations(q, wanted))
             blocks += [Block(q, o, fmt, parsed, fs, targets) for o in named(outputs, ["value", "gradient"])]
     return blocks

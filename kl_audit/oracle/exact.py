@@ -96,7 +96,13 @@ class IntervalOps:
         return -math.inf if sign == 0 else math.nan
 
     def log1p(self, x: Any) -> Any:
-        """Return an interval that contains log(1 + x)."""
+        """Return an interval that contains log(1 + x).
+
+        |log(1 + x) - x| <= x^2 for |x| <= 1/2: below 2**-prec the widened x does, whatever its exponent.
+        """
+        tiny = self._ctx.mpf(2) ** -self._ctx.prec
+        if x.a > -tiny.a and x.b < tiny.b:
+            return x * self._widening
         return self.log(1 + x)
 
     def sqrt(self, x: Any) -> Any:

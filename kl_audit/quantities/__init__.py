@@ -5,12 +5,13 @@ from __future__ import annotations
 from kl_audit.errors import unknown
 from kl_audit.quantities.base import Clamp, Quantity, Side
 from kl_audit.quantities.lifted import of_pair, weighted, weighted_pair
+from kl_audit.quantities.logistic import LOGISTIC
 from kl_audit.quantities.scalar import EXP, EXPM1, K1, K2, K3, RATIO, SCALAR
 
 _LIFTED = (*tuple(of_pair(q) for q in (K3, K1, K2, RATIO)), weighted(K3), weighted_pair(K3))
 
 #: Every quantity, by name.
-QUANTITIES: dict[str, Quantity] = {q.name: q for q in (*SCALAR, *_LIFTED)}
+QUANTITIES: dict[str, Quantity] = {q.name: q for q in (*SCALAR, *_LIFTED, *LOGISTIC)}
 
 
 def find_quantity(name: str) -> Quantity:

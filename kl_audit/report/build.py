@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
+from collections.abc import Sequence
 from importlib import metadata
 from typing import Any
 
@@ -20,8 +21,10 @@ from kl_audit.report.schema import (
     GridModel,
     HistogramModel,
     LawModel,
+    Named,
     Report,
     Result,
+    Subject,
     Summary,
     Tool,
     WitnessModel,
@@ -43,6 +46,9 @@ def build_result(row: Row, judgement: Judgement) -> Result:
         "grid": GridModel(kind=block.grid.kind, points=tally.points),
         "verdict": judgement.verdict,
         "reason": judgement.reason,
+        "with_respect_to": block.by,
+        "result_dtype": row.result.name if row.result != block.fmt else None,
+        "objective": str(row.formulation.clamp) if row.formulation.clamp else None,
     }
     findings = [
         FindingModel(
@@ -87,7 +93,10 @@ def build_result(row: Row, judgement: Judgement) -> Result:
         if law
         else None,
         findings=findings,
-        top=[_witness(row, w, size) for size, w in judgement.worst],
+        top=[
+            *(_witness(row, w, size) for size, w in judgement.worst),
+            *(_witness(row, w) for w in judgement.unjudged),
+        ],
         histogram=HistogramModel(
             edges=HISTOGRAM_EDGES,
             negative=tally.histogram[0].tolist(),
@@ -102,18 +111,19 @@ def _witness(row: Row, witness: Witness, size: float | None = None) -> WitnessMo
         truth = decimal(row.truth_at(witness.inputs, PRINTED_BITS))
     except (Undefined, OracleError, ValueError, OverflowError):
         truth = None
-    values = dict(zip(names, witness.inputs, strict=True))
-    hexes = {n: hex_float(v) for n, v in values.items()}
-    bits = {n: fmt.to_bits(v) for n, v in values.items()}
+    values: dict[str, Named] = dict(zip(names, witness.inputs, strict=True))
+    hexes: dict[str, str | list[str]] = {n: hex_float(v) for n, v in zip(names, witness.inputs, strict=True)}
+    bits: dict[str, str | list[str]] = {n: fmt.to_bits(v) for n, v in zip(names, witness.inputs, strict=True)}
     single = len(names) == 1
     return WitnessModel(
         x=witness.inputs[0] if single else values,
-        x_hex=hexes[names[0]] if single else hexes,
-        x_bits=bits[names[0]] if single else bits,
+        x_hex=hex_float(witness.inputs[0]) if single else hexes,
+        x_bits=fmt.to_bits(witness.inputs[0]) if single else bits,
         got=witness.got,
         got_hex=hex_float(witness.got),
         truth=truth,
         ulp_error=size,
+        case=None,
     )
 
 
@@ -148,17 +158,22 @@ def platform_facts(rows: list[Row]) -> dict[str, object]:
 
 
 def build_report(
-    rows: list[tuple[Row, Result]], command: list[str], seed: int, interrupted: bool = False
+    rows: Sequence[tuple[Row | None, Result]],
+    command: list[str],
+    seed: int,
+    interrupted: bool = False,
+    subject: Subject | None = None,
 ) -> Report:
-    """Assemble a report."""
+    """Assemble a report; a result that no swept row stands behind comes with None."""
     results = [r for _, r in rows]
     return Report(
         tool=Tool(version=__version__),
         command=command,
         seed=seed,
         versions=versions({r.backend for r in results}),
-        platform=platform_facts([row for row, _ in rows]),
+        platform=platform_facts([row for row, _ in rows if row is not None]),
         summary=summarise(results),
         results=results,
         interrupted=interrupted,
+        subject=subject,
     )

@@ -27,16 +27,21 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+#: A named input: a number, a short vector, or in words what a long one is.
+Named = Number | list[Number] | str
+
+
 class WitnessModel(Model):
     """One input and its result.  ``x`` holds the named inputs where there are several."""
 
-    x: Number | dict[str, Number]
-    x_hex: str | dict[str, str]
-    x_bits: str | dict[str, str]
+    x: Number | dict[str, Named]
+    x_hex: str | dict[str, str | list[str]]
+    x_bits: str | dict[str, str | list[str]]
     got: Number
     got_hex: str
     truth: str | None = Field(description="decimal, 30 digits; null where there is none")
     ulp_error: Number | None = None
+    case: str | None = Field(None, description="the name of the case, for inputs that are vectors")
 
 
 class BandModel(Model):
@@ -74,6 +79,41 @@ class FindingModel(Model):
     level: Literal["error", "note"]
     message: str
     witness: WitnessModel | None
+
+
+class ThresholdModel(Model):
+    """A log-ratio (or a count of entries) at which the behaviour changes."""
+
+    name: str = Field(description="accurate-1%, first-inf, first-nan, first-zero, wrong-from, stall")
+    x: Number
+    x_hex: str
+    how: Literal["exhaustive", "bisection", "search"]
+    text: str
+    got: Number | None
+    truth: Number | None
+
+
+class InputRoundingModel(Model):
+    """Relative errors in one decade of |d|: what rounding the inputs did, and what the formula added."""
+
+    lo: Number
+    hi: Number
+    points: int
+    input_median: Number
+    input_max: Number
+    formula_median: Number
+    formula_max: Number
+
+
+class RemedyModel(Model):
+    """The stock formulation that passes under the same conditions, and how well."""
+
+    formulation: str | None = Field(description="null where none passes")
+    formula: str | None
+    verdict: Verdict | None
+    max_ulp_error: Number | None
+    max_rel_error: Number | None
+    text: str
 
 
 class HistogramModel(Model):
@@ -124,6 +164,27 @@ class Result(Model):
     findings: list[FindingModel] = []
     top: list[WitnessModel] = Field([], description="the worst points, worst first")
     histogram: HistogramModel | None = None
+    with_respect_to: str | None = Field(
+        None, description="the input that a gradient is taken by, where there are several"
+    )
+    result_dtype: str | None = Field(None, description="where it is not the inputs' dtype")
+    objective: str | None = Field(None, description="the clamps of the objective, where it has any")
+    role: Literal["audited", "stock"] = Field("stock", description="audited: the reader's own")
+    cases: int | None = Field(None, description="how many cases of vectors were tried")
+    cosine: Number | None = Field(None, description="least cosine with the true gradient, over cases")
+    thresholds: list[ThresholdModel] = []
+    input_rounding: list[InputRoundingModel] = []
+    remedy: RemedyModel | None = None
+
+
+class Subject(Model):
+    """What was audited."""
+
+    name: str
+    text: str = Field(description="the expression, or package.module:function")
+    file: str | None = None
+    line: int | None = None
+    facts: list[str] = Field([], description="what was noticed when it was called")
 
 
 class Tool(Model):
@@ -155,6 +216,7 @@ class Report(Model):
     summary: Summary
     results: list[Result]
     interrupted: bool = False
+    subject: Subject | None = Field(None, description="of an audit: the reader's function")
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return strict JSON."""

@@ -6,7 +6,7 @@ import math
 import shlex
 from collections import defaultdict
 
-from kl_audit.report.schema import Report, Result
+from kl_audit.report.schema import Named, Report, Result, WitnessModel
 
 
 def short(value: float | None) -> str:
@@ -23,6 +23,24 @@ def short(value: float | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
+def cosine(value: float | None) -> str:
+    """Return a cosine to seven digits: what matters is how far it is from 1."""
+    return "-" if value is None else f"{value:.7f}".rstrip("0").rstrip(".")
+
+
+def inputs(w: WitnessModel) -> str:
+    """Return the inputs of a witness in decimal, short vectors in brackets."""
+    if not isinstance(w.x, dict):
+        return f"{w.x:.6g}"
+    return ",".join(_value(v) for v in w.x.values())
+
+
+def _value(v: Named) -> str:
+    if isinstance(v, str):
+        return v
+    return f"[{', '.join(f'{x:.6g}' for x in v)}]" if isinstance(v, list) else f"{v:.6g}"
+
+
 def plural(word: str, n: int) -> str:
     """Return the word for n of it."""
     return word if n == 1 else f"{word}s"
@@ -34,22 +52,29 @@ def target(r: Result) -> str:
     return name if r.device == "cpu" else f"{name}-{r.device}"
 
 
-def blocks(report: Report) -> list[tuple[tuple[str, str, str], list[Result]]]:
-    """Group the results by dtype, quantity and output, in order."""
-    grouped: dict[tuple[str, str, str], list[Result]] = defaultdict(list)
+def what(r: Result) -> str:
+    """Name the quantity, and the gradient where it is one, and by what."""
+    if r.output == "value":
+        return r.quantity
+    by = r.with_respect_to
+    return f"{r.quantity} gradient" if by is None else f"{r.quantity} gradient by {by}"
+
+
+def blocks(report: Report) -> list[tuple[tuple[str, str], list[Result]]]:
+    """Group the results by dtype and quantity (or gradient), in order."""
+    grouped: dict[tuple[str, str], list[Result]] = defaultdict(list)
     for r in report.results:
-        grouped[(r.dtype, r.quantity, r.output)].append(r)
+        grouped[(r.dtype, what(r))].append(r)
     return list(grouped.items())
 
 
 def measured_blocks(report: Report) -> list[tuple[str, str, list[Result]]]:
     """Return (quantity and output, dtype, rows that were measured) of every block that has some."""
     found = []
-    for (dtype, quantity, output), rows in blocks(report):
+    for (dtype, name), rows in blocks(report):
         measured = [r for r in rows if r.verdict != "skipped"]
         if measured:
-            what = quantity if output == "value" else f"{quantity} gradient"
-            found.append((what, dtype, measured))
+            found.append((name, dtype, measured))
     return found
 
 
@@ -83,11 +108,68 @@ def skipped_lines(report: Report) -> list[str]:
 def headline(report: Report) -> list[str]:
     """Return what the results say in words, one line a block."""
     lines = []
-    for what, dtype, measured in measured_blocks(report):
-        parts = _negatives(measured) + _trusted(measured)
+    for name, dtype, measured in measured_blocks(report):
+        stock = [r for r in measured if r.role == "stock"]
+        parts = _negatives(stock) + _trusted(stock) if stock else []
         if parts:
-            lines.append(f"{what} {dtype}: {'; '.join(parts)}.")
+            lines.append(f"{name} {dtype}: {'; '.join(parts)}.")
     return lines
+
+
+def _everywhere(who: list[str], rows: list[Result]) -> str:
+    """Name the targets, or ``everywhere`` for all of several."""
+    unique = list(dict.fromkeys(who))
+    measured = {target(r) for r in rows if r.role == "audited"}
+    return "everywhere" if len(measured) > 1 and measured == set(unique) else ", ".join(unique)
+
+
+def breaking(rows: list[Result]) -> list[str]:
+    """Return where the rows of a block break, those of one text together."""
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for r in rows:
+        for t in r.thresholds:
+            grouped[f"{t.text} ({t.how})"].append(target(r))
+    return [f"{_everywhere(who, rows)}: {text}" for text, who in grouped.items()]
+
+
+def differences(rows: list[Result]) -> list[str]:
+    """Return where the execution mode, or the length of the array, changes the results of audited rows."""
+    audited = [r for r in rows if r.role == "audited"]
+    return [f.message for r in audited for f in r.findings if f.code in ("KLA105", "KLA106")]
+
+
+def remedies(rows: list[Result]) -> list[str]:
+    """Return what to do about each failed row, those of one text together, with the errors measured."""
+    grouped: dict[str, list[Result]] = defaultdict(list)
+    for r in rows:
+        if r.remedy is not None:
+            grouped[r.remedy.text].append(r)
+    lines = []
+    for text, members in grouped.items():
+        lines.append(f"{_everywhere([target(r) for r in members], rows)}: {text}")
+        if members[0].remedy and members[0].remedy.formulation:
+            lines += [
+                f"  {target(r)}: relative error {short(r.remedy.max_rel_error)}, "
+                f"{r.formulation} {short(r.max_rel_error)}"
+                for r in members
+                if r.remedy
+            ]
+    return lines
+
+
+def roundings(rows: list[Result]) -> list[tuple[str, list[str]]]:
+    """Return, where the inputs' rounding weighs, the split of the error: (row, lines by decade)."""
+    found = []
+    for r in rows:
+        lines = [
+            f"|d| {p.lo:>6.0e} .. {p.hi:<6.0e}  inputs {short(p.input_median):>7} (max {short(p.input_max)})"
+            f"   formula {short(p.formula_median):>7} (max {short(p.formula_max)})"
+            for p in r.input_rounding
+        ]
+        told = [f.message for f in r.findings if f.code == "KLA501"]
+        if lines and told:
+            found.append((target(r), [*lines, *told]))
+    return found
 
 
 def _share(r: Result) -> str:

@@ -216,7 +216,7 @@ def test_the_others_go_on_when_one_fails():
     def bad(xp, d):
         raise ValueError("bad")
 
-    good = find_formulations("k3", ["expm1"])[0]
+    good = find_formulations(K3, ["expm1"])[0]
     broken = Formulation("broken", "k3", bad, "", "", None)
     block = Block(K3, "value", FP32, parse_grid("0.1:1:50", 10), (broken, good), (NUMPY,))
     rows = {r.formulation.name: judge(r).verdict for r in sweep([block], 0, 5, Silent())}

@@ -19,6 +19,8 @@ def _cell(text: object) -> str:
 def write_markdown(report: Report, options: Options) -> str:
     """Return the report as Markdown."""
     out = ["# kl-audit report", ""]
+    if report.subject is not None:
+        out += [f"Audited: `{report.subject.text}`", "", *(f"- {f}" for f in report.subject.facts), ""]
     for what, dtype, measured in words.measured_blocks(report):
         grid = measured[0].grid
         out += [f"## {what}, {dtype} ({grid.points:,} points, {grid.kind})", "", _HEAD]
@@ -30,6 +32,13 @@ def write_markdown(report: Report, options: Options) -> str:
             ]  # fmt: skip
             out.append("| " + " | ".join(_cell(c) for c in cells) + " |")
         out.append("")
+        for title, lines in (
+            ("Where it breaks", words.breaking(measured)),
+            ("Modes and lengths", words.differences(measured)),
+            ("What to do", words.remedies(measured)),
+        ):
+            if lines:
+                out += [f"**{title}**", "", *(f"- {line.strip()}" for line in lines), ""]
     for title, lines in (
         ("Summary", words.headline(report)),
         ("Skipped", words.skipped_lines(report)),

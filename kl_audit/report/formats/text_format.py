@@ -31,6 +31,7 @@ def write_text(report: Report, options: Options) -> str:
         color_system="standard" if options.colour else None,
         highlight=False,
     )
+    _subject(console, report)
     for what, dtype, measured in words.measured_blocks(report):
         grid = measured[0].grid
         console.print(
@@ -39,11 +40,12 @@ def write_text(report: Report, options: Options) -> str:
             soft_wrap=True,
         )
         console.print(_table(measured))
-        if grid.points <= 16:
+        if grid.kind != "cases" and grid.points <= 16:
             console.print(_points(measured))
         laws = _laws(measured)
         if laws is not None:
             console.print(laws)
+        _audit(console, measured)
         if options.verbose:
             for r in measured:
                 _details(console, r)
@@ -53,7 +55,7 @@ def write_text(report: Report, options: Options) -> str:
     _lines(console, "Failures", shown)
     if len(shown) < len(errors):
         _lines(console, "", [f"... and {len(errors) - len(shown)} more (-v shows all, and notes)"])
-    if errors:
+    if errors and report.subject is None:
         _lines(console, "", ["hint: kl-audit formulations describes each, with its error law"])
     if options.verbose:
         _lines(console, "Notes", words.notes(report))
@@ -79,25 +81,49 @@ def _lines(console: Console, title: str, lines: list[str]) -> None:
         console.print(escape(line), soft_wrap=True)
 
 
+def _subject(console: Console, report: Report) -> None:
+    """What is audited, and what was noticed when it was called."""
+    subject = report.subject
+    if subject is None:
+        return
+    where = f"  ({subject.file}:{subject.line})" if subject.file else ""
+    _lines(console, "", [f"{subject.name}: {subject.text}{where}"])
+    _lines(console, "", [f"  {fact}" for fact in subject.facts])
+    console.print()
+
+
+def _audit(console: Console, rows: list[Result]) -> None:
+    """Where the audited rows of a block break, whose fault it is, and what to do."""
+    _lines(console, "  where it breaks", [f"    {line}" for line in words.breaking(rows)])
+    for who, lines in words.roundings(rows)[:1]:
+        title = f"  relative error, median: brought by the inputs, added by the formula ({who})"
+        _lines(console, "", [title, *(f"    {line}" for line in lines)])
+    _lines(console, "  modes and lengths", [f"    {line}" for line in words.differences(rows)])
+    _lines(console, "  what to do", [f"    {line}" for line in words.remedies(rows)])
+
+
 def _table(rows: list[Result]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("formulation", no_wrap=True)
     table.add_column("where", no_wrap=True)
-    for name in ("ulp", "rel", "neg", "zeros", "nonf"):
+    directed = any(r.cosine is not None for r in rows)
+    for name in ("cosine" if directed else "ulp", "rel", "neg", "zeros", "nonf"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("law", no_wrap=True)
+    with_law = any(r.law is not None for r in rows)
+    if with_law:
+        table.add_column("law", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for name, group in groupby(rows, key=lambda r: r.formulation):
         for i, r in enumerate(group):
             table.add_row(
                 name if i == 0 else "",
                 words.target(r),
-                words.short(r.max_ulp_error),
+                words.cosine(r.cosine) if directed else words.short(r.max_ulp_error),
                 words.short(r.max_rel_error),
                 _count(r.negatives),
                 _count(r.false_zeros),
                 _count(r.nonfinite_mismatches),
-                _law(r),
+                *([_law(r)] if with_law else []),
                 Text(r.verdict, style=_STYLE[r.verdict]),
             )
     return table
@@ -129,8 +155,8 @@ def _points(rows: list[Result]) -> Table:
     table.add_column("ulp", justify="right", no_wrap=True)
     for r in rows:
         for w in sorted(r.top, key=lambda w: str(w.x)):
-            x = ",".join(f"{v:.6g}" for v in w.x.values()) if isinstance(w.x, dict) else f"{w.x:.6g}"
             truth = f"{float(w.truth):.9g}" if w.truth else "-"
+            x = words.inputs(w)
             table.add_row(r.formulation, words.target(r), x, f"{w.got:.9g}", truth, words.short(w.ulp_error))
     return table
 
