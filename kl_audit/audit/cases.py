@@ -19,6 +19,11 @@ from kl_audit.quantities.base import Candidate
 from kl_audit.quantities.vector_base import Case
 from kl_audit.sweep import Target
 
+#: Cases of more entries than this are not recomputed by intervals: it would take seconds.
+CONFIRMED = 20_000
+#: The exact outputs of larger cases are not all kept.
+KEPT = 20_000
+
 
 class Truths:
     """The exact outputs of cases, each computed once for a result format."""
@@ -32,6 +37,8 @@ class Truths:
         """Return (value, gradients by input); a gradient is None at a kink.  Raises OracleError."""
         key = (id(case), result.name)
         if key not in self._known:
+            if _entries(self.problem, case) > KEPT:
+                self._forget()
             real, constants = split(self.problem, case)
             exact = evaluate(
                 self.problem.reference, real, self.problem.wrt, result, self.fmt, "norm",
@@ -40,12 +47,23 @@ class Truths:
             self._known[key] = (exact.value, exact.gradients)
         return self._known[key]
 
+    def _forget(self) -> None:
+        """Drop the outputs of large cases: 150,000 entries are 30 MB, and only the last is needed."""
+        outputs = {k: [value, *gradients.values()] for k, (value, gradients) in self._known.items()}
+        for key, parts in outputs.items():
+            if any(part is not None and len(part.truth.sum.hi) > KEPT for part in parts):
+                del self._known[key]
+
     def printed(self, case: Case, result: Format, index: int, wrt: str | None) -> Fraction | float:
         """Return one element by mpmath intervals; raises OracleError."""
         real, constants = split(self.problem, case)
         fmt = result if wrt is None else self.fmt
         (value,) = recompute(self.problem.reference, real, [index], fmt, wrt, "norm", constants)
         return value
+
+
+def _entries(problem: Problem, case: Case) -> int:
+    return sum(np.size(case.inputs[n]) for n in problem.real)
 
 
 def split(problem: Problem, case: Case) -> tuple[dict[str, Float64Array], dict[str, Any]]:
@@ -155,7 +173,7 @@ def _confirm(row: Tried, truths: Truths) -> None:
     w = row.worst
     if w is None or w.truth is None or (row.result is None and row.output == "value"):
         return
-    if sum(np.size(w.case.inputs[n]) for n in row.problem.real) > CONFIRMED:
+    if _entries(row.problem, w.case) > CONFIRMED:
         return
     try:
         again = truths.printed(w.case, row.result or row.fmt, w.index, row.wrt)
@@ -174,10 +192,6 @@ def _confirm(row: Tried, truths: Truths) -> None:
 def _tiny(a: Fraction, b: Fraction) -> bool:
     """Whether both are too small for any format to tell from 0."""
     return max(abs(a), abs(b)) < Fraction(1, 2**1100)
-
-
-#: Cases of more entries than this are not recomputed by intervals: it would take seconds.
-CONFIRMED = 20_000
 
 
 def rows_of(tried: list[list[Tried]]) -> Iterator[Tried]:

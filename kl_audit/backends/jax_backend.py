@@ -246,9 +246,13 @@ def _run(jax: Any, run: Candidate, inputs: tuple[FloatArray, ...], target: Any, 
         arrays = [jax.device_put(np.ascontiguousarray(x), target) for x in inputs]
         try:
             return jax.block_until_ready(run(*arrays))
-        except CandidateError:
-            raise
         except Exception as error:
+            told = error.__cause__ if isinstance(error, CandidateError) else error
+            # It branches on values where there is only a tracer.
+            if isinstance(told, jax.errors.ConcretizationTypeError):
+                raise Unavailable(f"JAX cannot trace it: {describe_error(told)}") from error
+            if isinstance(error, CandidateError):
+                raise
             raise CandidateError(f"raised {describe_error(error)}") from error
 
 

@@ -255,6 +255,11 @@ class TorchBackend(Backend):
             except (CandidateError, Unavailable):
                 raise
             except Exception as error:
+                if mode == "compile" and isinstance(error, torch._dynamo.exc.TorchDynamoException):
+                    if isinstance(error.__cause__, CandidateError):
+                        raise error.__cause__ from error
+                    told = describe_error(error)
+                    raise Unavailable(f"torch.compile cannot take it as one graph: {told}") from error
                 raise CandidateError(f"raised {describe_error(error)}") from error
 
         return call

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -105,7 +107,12 @@ def command(
     )  # fmt: skip
     done = []
     interrupted = False
-    with Bar(progress and not quiet and sys.stderr.isatty()) as bar:
+    # What the function prints is told once, as a fact, and must not end up within the report.
+    with (
+        Bar(progress and not quiet and sys.stderr.isatty()) as bar,
+        Path(os.devnull).open("w", encoding="utf-8") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+    ):
         try:
             for row in job.run(bar):
                 done.append(row)
