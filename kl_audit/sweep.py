@@ -141,8 +141,13 @@ class Listener(Protocol):
         """Hear that a block is done."""
 
 
-def sweep(blocks: list[Block], seed: int, top: int, listener: Listener) -> Iterator[Row]:
-    """Measure the blocks, one after the other; yields each row once, complete."""
+def sweep(
+    blocks: list[Block], seed: int, top: int, listener: Listener, lengths: bool = True
+) -> Iterator[Row]:
+    """Measure the blocks, one after the other; yields each row once, complete.
+
+    Without ``lengths`` short arrays and special values are left out: for a first look.
+    """
     for block in blocks:
         rows = [_row(block, f, t, top) for f in block.formulations for t in block.targets]
         probes = _probes(block, rows, top)
@@ -156,7 +161,7 @@ def sweep(blocks: list[Block], seed: int, top: int, listener: Listener) -> Itera
             probe = probes.get(key) if key else None
             if probe is not None and probe.failed is None and probe.tally.points:
                 row.library = probe.tally
-            if row.evaluate is not None and row.failed is None:
+            if lengths and row.evaluate is not None and row.failed is None:
                 _exercise(block, row)
             listener.advance(f"{row.formulation.name} {row.target}")
         listener.finish(block)

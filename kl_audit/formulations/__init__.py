@@ -11,7 +11,7 @@ from kl_audit.quantities import Quantity
 
 #: Tables show k3 from the plainest way of writing it to the most careful.
 _ORDER = [
-    "naive", "naive-grouped", "expm1", "compensated", "hybrid", "hybrid-upcast", "hybrid-poly",
+    "naive", "naive-grouped", "expm1", "compensated", "hybrid", "hybrid-upcast", "hybrid-poly", "poly-upcast",
     "clamp-out", "clamp-in", "clamp-in-out",
 ]  # fmt: skip
 
