@@ -22,7 +22,13 @@ class Given:
     real: dict[str, tuple[float, ...]]
     other: dict[str, Any] = field(default_factory=dict)  #: indices and masks, as arrays
     dtypes: dict[str, Format] = field(default_factory=dict)  #: of inputs with their own
-    scalars: frozenset[str] = frozenset()  #: a single value: an array of shape (1,) all the same
+
+    def renamed(self, names: dict[str, str]) -> Given:
+        """Return the same inputs under other names."""
+        real, other, dtypes = (
+            {names.get(n, n): v for n, v in part.items()} for part in (self.real, self.other, self.dtypes)
+        )
+        return Given(real, other, dtypes)  # type: ignore[arg-type]
 
     def case(self, fmt: Format) -> Case:
         """Return the case, its values as the format (or their own) stores them."""

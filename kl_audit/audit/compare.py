@@ -146,7 +146,9 @@ def add_gradient(row: Tried, case: Case, slope: FloatArray, exact: Output | None
         row.zeros += 1
         row.add("KLA402", "exactly 0 where it must pull,", "error", _witness(case, i, got, exact))
     # Entries are rounded to the smallest number of the format at best.
-    error = np.maximum(np.where(good, np.abs(got - right), 0.0) - row.fmt.smallest, 0.0) / size
+    with np.errstate(invalid="ignore"):
+        off = np.where(good, np.abs(got - right), 0.0)
+    error = np.maximum(off - row.fmt.smallest, 0.0) / size
     coarse = size < FINE * row.fmt.smallest * math.sqrt(len(got))
     cosine = _cosine(got[good], right[good]) if good.all() and not coarse else None
     if cosine is not None and len(got) > 1:

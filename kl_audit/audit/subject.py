@@ -15,6 +15,9 @@ from kl_audit.expression import Expression
 from kl_audit.formats import Format, find_format
 from kl_audit.quantities.base import Candidate
 
+#: What a single letter means in a formula of log-probabilities.
+LETTERS = {"p": "policy", "r": "reference", "o": "old"}
+
 
 @dataclass(frozen=True)
 class Made:
@@ -89,8 +92,9 @@ def match_names(
         names[found] = name or role
     free = [n for n in expression.names if n not in names.values() and n not in constants]
     for name in list(free):
-        role_of = find_role(name, tuple(i for i in inputs if i not in names))
-        if role_of is not None and role_of in inputs:
+        left = tuple(i for i in inputs if i not in names)
+        role_of = find_role(LETTERS.get(name, name), left)
+        if role_of is not None and role_of in left:
             names[role_of] = name
             free.remove(name)
     if len(free) == 1 and len(inputs) == 1 and not names:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kl_audit.audit.job import Job
 from kl_audit.audit.log_ratio import Audited
 from kl_audit.audit.remedies import Remedy
-from kl_audit.audit.request import Job
 from kl_audit.audit.thresholds import Threshold
 from kl_audit.audit.tried import CaseWitness, Tried
 from kl_audit.audit.vectors import VectorAudited
