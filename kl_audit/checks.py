@@ -88,7 +88,8 @@ def _recompute(row: Row, out: Judgement) -> None:
     worst = []
     for size, witness in row.tally.worst:
         exact = exact_error(row, witness)
-        if exact is None:
+        flushed = row.tally.flushes and witness.got == 0 and size == 0
+        if exact is None or (flushed and exact[0] > 0):  # of a short list, which is kept whole
             out.unjudged.append(witness)
             continue
         worst.append((exact[0], witness))
@@ -149,11 +150,11 @@ def _law(row: Row, out: Judgement, bounds: Bounds) -> None:
         blame = "library" if explained else "formulation"
         worst = max(failing, key=lambda v: v.ratio or 0.0)
         unit = "ulp" if law.in_ulps else "relative error"
-        value = worst.band.law_error
-        text = (
-            f"{value:.3g} {unit} > {worst.bound:.3g} by law {law.name} "
-            f"in [{worst.band.lo:g}, {worst.band.hi:g}), blame {blame},"
-        )
+        value, where = worst.band.law_error, f"in [{worst.band.lo:g}, {worst.band.hi:g}), blame {blame},"
+        if law.decade_bound(row.block.fmt, worst.band.x_min, worst.band.x_max) is None:
+            text = f"{worst.ratio:.4g} times the bound of law {law.name} {where}"
+        else:
+            text = f"{value:.3g} {unit} > {worst.bound:.3g} by law {law.name} {where}"
         code = "KLA403" if row.block.output == "gradient" else "KLA301"
         _add(row, out, code, text, worst.band.worst)
     pointwise = max((b.pointwise_ratio for b in live), default=None)

@@ -194,7 +194,7 @@ class Tally:
         self.undefined += int(np.count_nonzero(truth.undefined))
         self.max_ulp.add(chunk, got, size)
         self.max_rel.add(chunk, got, normal)
-        core = chunk.magnitude >= CORE_LOW
+        core = chunk.magnitude >= CORE_LOW * (1 - 2.0**-8)  # 1e-6 as any format stores it
         self.core_rel.add(chunk, got, np.where(core, normal, 0.0))
         core_zero = core & judged & (got == 0) & (normal > 0)
         self.core_zeros.add(chunk, got, core_zero, chunk.magnitude)

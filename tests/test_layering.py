@@ -14,8 +14,8 @@ import kl_audit
 ROOT = Path(kl_audit.__file__).parent
 ROOMS = [
     "errors", "discovery", "formats", "ulp", "oracle", "quantities", "formulations", "expression",
-    "backends", "callee", "grids", "inputs", "measure", "ftz", "lengths", "sweep", "selection", "codes", "findings",
-    "checks", "audit", "report", "cli",
+    "backends", "callee", "grids", "inputs", "measure", "ftz", "lengths", "sweep", "selection", "codes",
+    "findings", "checks", "audit", "report", "cli",
 ]  # fmt: skip
 FILES = sorted(ROOT.rglob("*.py"))
 

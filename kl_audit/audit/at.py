@@ -67,6 +67,8 @@ def _numbers(item: str, word: str) -> list[float]:
     """Return a decimal or hexadecimal number; ``VALUE*N`` is N of them."""
     value, times, count = word.partition("*")
     try:
+        if "_" in word or not word.isascii():
+            raise ValueError(word)
         x = float.fromhex(value) if "x" in value.lower() else float(value)
         n = int(count) if times else 1
     except (ValueError, OverflowError):

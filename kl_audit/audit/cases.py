@@ -14,7 +14,8 @@ from kl_audit.backends import CandidateError, EvaluateArrays, Unavailable
 from kl_audit.checks import Bounds
 from kl_audit.errors import OracleError
 from kl_audit.formats import Float64Array, FloatArray, Format, find_format, hex_float
-from kl_audit.oracle.certified import Output, evaluate, recompute
+from kl_audit.ftz import flushing
+from kl_audit.oracle.certified import Output, Scale, evaluate, recompute
 from kl_audit.quantities.base import Candidate
 from kl_audit.quantities.vector_base import Case
 from kl_audit.sweep import Target
@@ -41,8 +42,8 @@ class Truths:
                 self._forget()
             real, constants = split(self.problem, case)
             exact = evaluate(
-                self.problem.reference, real, self.problem.wrt, result, self.fmt, "norm",
-                constants=constants,
+                self.problem.reference, real, self.problem.wrt, result, self.fmt,
+                "element" if self.problem.elementwise else "norm", constants=constants,
             )  # fmt: skip
             self._known[key] = (exact.value, exact.gradients)
         return self._known[key]
@@ -58,7 +59,8 @@ class Truths:
         """Return one element by mpmath intervals; raises OracleError."""
         real, constants = split(self.problem, case)
         fmt = result if wrt is None else self.fmt
-        (value,) = recompute(self.problem.reference, real, [index], fmt, wrt, "norm", constants)
+        scale: Scale = "element" if self.problem.elementwise else "norm"
+        (value,) = recompute(self.problem.reference, real, [index], fmt, wrt, scale, constants)
         return value
 
 
@@ -105,14 +107,16 @@ def try_out(
             result = find_format(value.dtype.name)
             exact, exact_slopes = truths.of(case, result)
             for row in rows:
-                row.result = result
+                if row.result is not result:
+                    probe = flushing(target.backend, target.mode, target.device, result)
+                    row.result, row.flushes = result, probe.results
                 add_value(row, case, value, exact, result)
                 compare_modes(row, case, value, exact, seen)
         except (Unavailable, CandidateError, OracleError) as error:
             _stop(live, error, case)
             break
         for w, slope in zip(wrt, slopes, strict=True):
-            add_gradient(gradients[w], case, slope, exact_slopes[w])
+            add_gradient(gradients[w], case, slope, exact_slopes[w], exact.truth.undefined)
     for row in live:
         _judge(row, bounds, truths)
     return everyone
@@ -164,8 +168,9 @@ def _judge(row: Tried, bounds: Bounds, truths: Truths) -> None:
         row.verdict, row.reason = "fail", "; ".join(codes)
     elif not row.cases:
         row.verdict, row.reason = "vacuous", "no case was measured"
-    elif row.undefined and row.points == 0:
-        row.verdict, row.reason = "vacuous", "no gradient is defined at these inputs"
+    elif row.undefined >= row.points:
+        what = "gradient" if row.output == "gradient" else "value"
+        row.verdict, row.reason = "vacuous", f"no {what} is defined at these inputs"
 
 
 def _confirm(row: Tried, truths: Truths) -> None:

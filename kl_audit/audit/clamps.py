@@ -15,6 +15,9 @@ from kl_audit.quantities.base import EDGE, Clamp, Quantity
 #: A tail is a clamp when it is constant from some point on to at least this many times that point.
 REACH = 4.0
 
+#: The nearest log-ratio at which a clamp is looked for.
+NEAREST = 2.0**-12
+
 #: The farthest log-ratio looked at; the format's largest where that is less.
 FARTHEST = 1e4
 
@@ -36,11 +39,21 @@ def infer_clamp(evaluate: Evaluate, quantity: Quantity, fmt: Format, result: For
             for side, tail in ((-1 if _rises(quantity) else 1, low), (1 if _rises(quantity) else -1, high))
         )
         return Clamp(output=(ends[0], ends[1]))
-    if low is not None and high is not None and low[1] == high[1]:
+    if low is not None and high is not None and low[1] == high[1] and _reached(quantity, fmt, low, high):
         limit = abs(low[1])
         return Clamp(output=(-limit, limit))
     inner = (-math.inf if low is None else _plain(low[0]), math.inf if high is None else _plain(high[0]))
     return Clamp(input=inner)
+
+
+def _reached(quantity: Quantity, fmt: Format, *tails: tuple[float, float]) -> bool:
+    """Whether the quantity has the constant's value where each tail begins: else the log-ratio is clipped."""
+    for edge, constant in tails:
+        truth = truth_at(quantity.value, quantity, fmt, fmt, fmt.cast([edge]))
+        _, relative = truth.errors(np.array([constant]))
+        if not relative[0] < 0.25:
+            return False
+    return True
 
 
 def _rises(quantity: Quantity) -> bool:
@@ -52,7 +65,7 @@ def _tail(
     evaluate: Evaluate, quantity: Quantity, fmt: Format, result: Format, sign: int
 ) -> tuple[float, float] | None:
     """Return (log-ratio from which the result is constant, the constant) on one side, or None."""
-    ladder = magnitudes(fmt, 2.0**-4, min(FARTHEST, fmt.largest), 256)
+    ladder = magnitudes(fmt, NEAREST, min(FARTHEST, fmt.largest), 512)
     signed = (ladder.astype(np.float64) * sign).astype(fmt.dtype)
     got = results_at(evaluate, quantity, fmt, signed)
     last = got[-1]
@@ -61,8 +74,8 @@ def _tail(
     differs = np.flatnonzero(got != last)
     start = int(differs[-1]) + 1 if len(differs) else 0
     size = ladder.astype(np.float64)
-    if start >= len(size) - 2 or size[-1] < REACH * size[start]:
-        return None
+    if not start or start >= len(size) - 2 or size[-1] < REACH * size[start]:
+        return None  # one that never changes is a constant, not a clamp
     truth = truth_at(quantity.value, quantity, fmt, result, signed[start + 1 :])
     _, relative = truth.errors(np.full(len(signed) - start - 1, last))
     wrong = (truth.infinite | (relative > 4 * EDGE)) & ~(truth.rounds_to_zero & (last == 0))
@@ -75,9 +88,7 @@ def _tail(
         out: BoolArray = results_at(evaluate, quantity, fmt, d) == last
         return out
 
-    if start:
-        edge = first_true(fmt, size[start - 1], edge, same)
-    return sign * edge, float(last)
+    return sign * first_true(fmt, size[start - 1], edge, same), float(last)
 
 
 def _plain(x: float) -> float:

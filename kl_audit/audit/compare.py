@@ -11,6 +11,7 @@ from kl_audit.audit.tried import CaseWitness, Tried
 from kl_audit.backends import CandidateError
 from kl_audit.formats import Float64Array, FloatArray, Format
 from kl_audit.oracle.certified import Output
+from kl_audit.oracle.truth import BoolArray
 from kl_audit.quantities.vector_base import Case
 
 #: A gradient whose cosine with the true one is below this points elsewhere.
@@ -40,8 +41,11 @@ def add_value(row: Tried, case: Case, value: FloatArray, exact: Output, result: 
     judged = defined & np.isfinite(got) & ~truth.infinite & ~nothing
     ulps, rel = truth.errors(got)
     ulps, rel = np.where(judged, np.abs(ulps), 0.0), np.where(judged, rel, 0.0)
-    rel = np.where(truth.exponent >= result.emin, rel, 0.0)
-    zeros = judged & (got == 0)
+    normal = truth.exponent >= result.emin
+    rel = np.where(normal, rel, 0.0)
+    flushed = judged & (got == 0) & ~normal & row.flushes
+    zeros = judged & (got == 0) & ~flushed
+    ulps = np.where(flushed, 0.0, ulps)  # a zero for a subnormal number is told, and in no maximum
     beyond = nothing & np.isfinite(got) & (np.abs(got) > 4 * result.smallest)
     row.nan += int(np.count_nonzero(nan))
     row.infinite += int(np.count_nonzero(wrong_inf))
@@ -52,10 +56,12 @@ def add_value(row: Tried, case: Case, value: FloatArray, exact: Output, result: 
         (wrong_inf, "KLA108" if masked else "KLA202", f"finite and infinite confused{_because(case)}"),
         (zeros, "KLA104", "false zero"),
         (beyond, "KLA102", _nonzero(row, case)),
+        (flushed, "KLA204", "zero for a subnormal number"),
     ):
         if where.any():
             i = int(np.argmax(where))
-            row.add(code, text, "error", _witness(case, i, got, exact))
+            level = "note" if code == "KLA204" else "error"
+            row.add(code, text, level, _witness(case, i, got, exact))
     _limits(row, case, got, exact, result)
     row.max_ulp = max(row.max_ulp, float(ulps.max(initial=0.0)))
     if len(rel) and (float(rel.max()) > row.max_rel or row.worst is None):
@@ -109,10 +115,16 @@ def _limits(row: Tried, case: Case, got: Float64Array, exact: Output, result: Fo
             row.add("KLA107", text, "error", _witness(case, i, got, exact))
 
 
-def add_gradient(row: Tried, case: Case, slope: FloatArray, exact: Output | None) -> None:
-    """Take in one gradient at one case; None where the case is a kink."""
+def add_gradient(
+    row: Tried, case: Case, slope: FloatArray, exact: Output | None, valueless: BoolArray
+) -> None:
+    """Take in one gradient at one case; None where the case is a kink.
+
+    What has no value has no derivative: element by element, or as a whole.
+    """
     row.cases += 1
-    if exact is None or case.tag == "infinite":  # an infinite value has no gradient to compare
+    nowhere = valueless.any() and not row.problem.elementwise
+    if exact is None or nowhere or case.tag == "infinite":  # an infinite value has no gradient to compare
         row.undefined += slope.size
         return
     got = np.ravel(slope).astype(np.float64)
@@ -121,6 +133,8 @@ def add_gradient(row: Tried, case: Case, slope: FloatArray, exact: Output | None
     with np.errstate(over="ignore"):
         right = np.ldexp(truth.sum.hi + truth.sum.lo, _scale(truth.sum.scale))
     defined = ~truth.undefined & ~truth.infinite
+    if row.problem.elementwise:
+        defined &= ~valueless
     nan = np.isnan(got) & defined
     infinite = np.isinf(got) & defined
     row.nan += int(np.count_nonzero(nan))
@@ -149,8 +163,12 @@ def add_gradient(row: Tried, case: Case, slope: FloatArray, exact: Output | None
     with np.errstate(invalid="ignore"):
         off = np.where(good, np.abs(got - right), 0.0)
     error = np.maximum(off - row.fmt.smallest, 0.0) / size
+    if row.problem.elementwise:
+        own = np.where(good & (np.abs(right) >= row.fmt.smallest_normal), np.abs(right), np.inf)
+        error = off / own
     coarse = size < FINE * row.fmt.smallest * math.sqrt(len(got))
-    cosine = _cosine(got[good], right[good]) if good.all() and not coarse else None
+    directed = good.all() and not coarse and not row.problem.elementwise
+    cosine = _cosine(got[good], right[good]) if directed else None
     if cosine is not None and len(got) > 1:
         row.cosine = cosine if row.cosine is None else min(row.cosine, cosine)
         if cosine < LEAST_COSINE and np.any(got):
@@ -159,7 +177,8 @@ def add_gradient(row: Tried, case: Case, slope: FloatArray, exact: Output | None
             row.add("KLA404", text, "error", _witness(case, i, got, exact))
     i = int(np.argmax(error))
     if float(error[i]) > row.max_rel or row.worst is None:
-        row.max_rel, row.scale = float(error[i]), size
+        row.max_rel = float(error[i])
+        row.scale = abs(float(right[i])) if row.problem.elementwise else size
         row.worst = _witness(case, i, got, exact)
 
 

@@ -13,8 +13,8 @@ from kl_audit.errors import OracleError
 from kl_audit.expression import Expression
 from kl_audit.formats import Float64Array, Format
 from kl_audit.oracle.certified import evaluate, recompute
-from kl_audit.oracle.exact import Undefined
-from kl_audit.oracle.truth import Sum, TruthArray
+from kl_audit.oracle.exact import EXPONENT_LIMIT, Undefined
+from kl_audit.oracle.truth import BoolArray, Sum, TruthArray
 from kl_audit.quantities.base import Quantity, Side
 
 
@@ -42,7 +42,7 @@ class ExpressedSide(Side):
         found = evaluate(self.formula, columns, wrt, fmt)
         output = found.value if self.wrt is None else found.gradients[self.wrt]
         if output is not None:
-            return output.truth
+            return _where_defined(output.truth, found.value.truth.undefined)
         n = len(inputs[0])
         if n == 1:
             nan, zero = np.array([math.nan]), np.array([0.0])
@@ -56,11 +56,29 @@ class ExpressedSide(Side):
         """See ``Side.exact``: by mpmath intervals."""
         columns = {n: np.array([x]) for n, x in zip(self.names, inputs, strict=True)}
         (value,) = recompute(self.formula, columns, [0], fmt, self.wrt)
+        if self.wrt is not None:  # what has no value has no derivative
+            (of,) = recompute(self.formula, columns, [0], fmt)
+            value = math.nan if isinstance(of, float) and math.isnan(of) else value
         if isinstance(value, Fraction):
             return value
         if math.isnan(value):
             raise Undefined
-        raise OracleError(f"the formula is infinite at {inputs}")
+        return Fraction(2) ** EXPONENT_LIMIT * (1 if value > 0 else -1)  # infinite in every format
+
+
+def _where_defined(truth: TruthArray, undefined: BoolArray) -> TruthArray:
+    """Return a derivative with no value where its function has none."""
+    if not (undefined & ~truth.undefined).any():
+        return truth
+    s = truth.sum
+    hi = np.where(undefined, math.nan, s.hi)
+    return _settled(truth.fmt, Sum(hi, s.lo, s.err, s.scale))
+
+
+def _settled(fmt: Format, total: Sum) -> TruthArray:
+    truth = TruthArray(fmt, total)
+    truth.open[:] = False  # its parts were settled
+    return truth
 
 
 def _joined(fmt: Format, parts: list[TruthArray]) -> TruthArray:
@@ -69,9 +87,7 @@ def _joined(fmt: Format, parts: list[TruthArray]) -> TruthArray:
         [np.zeros(len(s.hi), dtype=np.int64) if s.scale is None else s.scale for s in sums]
     )
     hi, lo, err = (np.concatenate([getattr(s, f) for s in sums]) for f in ("hi", "lo", "err"))
-    truth = TruthArray(fmt, Sum(hi, lo, err, scale))
-    truth.open[:] = False  # each part was settled
-    return truth
+    return _settled(fmt, Sum(hi, lo, err, scale))
 
 
 def quantity_of(expression: Expression, constants: dict[str, float]) -> Quantity:

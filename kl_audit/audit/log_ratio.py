@@ -85,7 +85,7 @@ def _on(
             grid = Decades(min(POINTWISE_PER_DECADE, grid.per_decade))
     mine = Formulation(
         name=task.subject.name, quantity=task.quantity.name, fn=made.fn, formula=task.subject.text,
-        source="the reader", law=None, clamp=_clamp(task, made, targets[0], fmt),
+        source="the reader", law=None, clamp=clamp_of(task.clamp, task.quantity, made, targets[0], fmt),
         result=None if made.result == fmt else made.result,
     )  # fmt: skip
     cured: dict[str, str] = {}
@@ -121,23 +121,27 @@ def _explained(
         judgement.findings.append(Finding("KLA501", "note", line(row, phrase, "KLA501")))
     if judgement.verdict == "fail" and formulations_for(task.quantity):
         output = row.block.output
-        done.remedy = find_remedy(row, task.bounds, task.seed, listener, cured.get(output))
+        done.remedy = find_remedy(
+            row, judgement.core_rel, task.bounds, task.seed, listener, cured.get(output)
+        )
         if done.remedy.formulation is not None:
             cured[output] = done.remedy.formulation.name
     return done
 
 
-def _clamp(task: Task, made: Made, target: Target, fmt: Format) -> Clamp | None:
+def clamp_of(
+    setting: Clamp | str | None, quantity: Quantity, made: Made, target: Target, fmt: Format
+) -> Clamp | None:
     """Return the objective's clamp: as told, or as the results show it in the first mode."""
-    if not isinstance(task.clamp, str):
-        return task.clamp
-    if task.quantity.base_name not in ("k1", "k2", "k3", "ratio") or "old" in task.quantity.inputs:
+    if not isinstance(setting, str):
+        return setting
+    if quantity.base_name not in ("k1", "k2", "k3", "ratio") or "old" in quantity.inputs:
         return None
     if made.pointwise:
         return None
     try:
         evaluate = target.backend.evaluator(made.fn, target.mode, target.device, fmt, result=made.result)
-        return infer_clamp(evaluate, task.quantity, fmt, made.result)
+        return infer_clamp(evaluate, quantity, fmt, made.result)
     except (Unavailable, CandidateError):
         return None
 

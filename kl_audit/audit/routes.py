@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 
 from kl_audit.audit.at import Given
 from kl_audit.audit.expressed import quantity_of, reference_of
 from kl_audit.audit.job import Asked, Job
-from kl_audit.audit.log_ratio import Task
+from kl_audit.audit.log_ratio import Task, clamp_of
 from kl_audit.audit.subject import LETTERS, CallableSubject, ExpressionSubject, Subject, match_names
 from kl_audit.audit.tried import Problem
 from kl_audit.audit.vector_subject import Plain, VectorCallable
@@ -27,15 +28,12 @@ from kl_audit.quantities.vector_base import Case, VectorQuantity
 from kl_audit.selection import grid_for
 from kl_audit.sweep import Target
 
-_K3 = "d = reference - policy; exp(d) - 1 - d"
 #: The quantities of the log-ratio as formulas on arrays, for inputs that are infinite: no grid holds them.
 FORMULAS = {
     "k1": "-d", "k2": "d^2 / 2", "k3": "exp(d) - 1 - d", "ratio": "exp(d)", "exp": "exp(d)",
-    "expm1": "expm1(d)", "k1-pair": "policy - reference", "k2-pair": "(reference - policy)^2 / 2",
-    "k3-pair": _K3, "ratio-pair": "exp(reference - policy)", "log1mexp": "log1p(-exp(x))",
+    "expm1": "expm1(d)", "log1mexp": "log1p(-exp(x))", "log-sigmoid": "log_sigmoid(x)",
     "weighted-k3": "exp(sg(d) - d) * (exp(d) - 1 - d)",
     "weighted-k3-pair": "d = reference - policy; exp(policy - sg(old)) * (exp(d) - 1 - d)",
-    "log-sigmoid": "log_sigmoid(x)",
 }  # fmt: skip
 #: Formulas of these inputs alone have a grid: that of the log-ratio.
 ROLES = {"policy", "reference", "old"}
@@ -51,11 +49,9 @@ def of_scalar(asked: Asked, quantity: Quantity) -> Job:
     if r.sizes:
         raise UsageError(f"--size is for quantities of vectors; {quantity.name} has a grid (--grid).")
     if given is not None and not _finite(given):
-        if quantity.name not in FORMULAS:
-            raise UsageError(f"--at: {quantity.name} takes finite values, of one length for each input.")
-        formula = reference_of(parse(FORMULAS[quantity.name]), {})
-        problem = Problem(quantity.name, quantity.inputs, quantity.inputs, quantity.inputs, formula)
-        return _at_vectors(asked, subject, problem, given)
+        if r.against:
+            raise UsageError("--against compares at finite inputs; leave out the infinite ones of --at.")
+        return _at_infinity(asked, subject, quantity, given)
     grids: dict[str, Grid] = {
         fmt.name: _points(given, quantity) if given
         else grid_for(r.grid, r.per_decade, fmt, len(quantity.inputs))
@@ -67,6 +63,51 @@ def of_scalar(asked: Asked, quantity: Quantity) -> Job:
         asked.bounds, parse_clamp(r.clamp), r.seed, r.top, r.explain,
     )  # fmt: skip
     return Job(task, r.seed)
+
+
+def _at_infinity(asked: Asked, subject: Subject, quantity: Quantity, given: Given) -> Job:
+    """Audit a quantity of the log-ratio as a formula on arrays, which may be infinite."""
+    if len({len(v) for v in given.real.values()}) > 1 or given.other:
+        raise UsageError(f"--at: {quantity.name} takes as many values of each input, and numbers only.")
+    if quantity.name in ("expression", *FORMULAS):
+        text = FORMULAS.get(quantity.name, quantity.summary)
+    else:
+        text = f"d = reference - policy; {FORMULAS[quantity.base_name]}"
+    clamp = _clamp(asked, subject, quantity)
+    if clamp is not None:
+        text = _clamped(text, clamp)
+    problem = Problem(
+        quantity.name, quantity.inputs, quantity.inputs, quantity.inputs,
+        reference_of(parse(text), {}), elementwise=True,
+    )  # fmt: skip
+    return _at_vectors(asked, subject, problem, given)
+
+
+def _clamp(asked: Asked, subject: Subject, quantity: Quantity) -> Clamp | None:
+    """Return the clamp told, or found where the subject can be called first."""
+    setting = parse_clamp(asked.request.clamp)
+    for target in asked.targets:
+        try:
+            made = subject.made(target.backend, asked.formats[0], 0)
+            return clamp_of(setting, quantity, made, target, asked.formats[0])
+        except (Unavailable, CandidateError):
+            continue
+    return setting if isinstance(setting, Clamp) else None
+
+
+def _clamped(text: str, clamp: Clamp) -> str:
+    """Return a formula of d, or of the pair, under a clamp."""
+    before, semicolon, body = text.rpartition(";")
+
+    def limits(pair: tuple[float, float]) -> str:
+        return ", ".join(repr(x) if math.isfinite(x) else "None" for x in pair)
+
+    if clamp.input is not None:
+        before, semicolon = f"{before}{semicolon} c = clip(d, {limits(clamp.input)})", ";"
+        body = re.sub(r"\bd\b", "c", body)
+    if clamp.output is not None:
+        body = f"clip({body}, {limits(clamp.output)})"
+    return f"{before}{semicolon} {body}"
 
 
 def of_vector(asked: Asked, vector: VectorQuantity) -> Job:
@@ -107,12 +148,14 @@ def of_truth(asked: Asked, truth: Expression) -> Job:
     }
     names = tuple(n for n in truth.names if n not in constants)
     elementwise = truth.elementwise and (asked.expression is None or asked.expression.elementwise)
-    if elementwise and (given is None or (_finite(given) and not given.dtypes)):
+    if elementwise and (given is None or not (given.dtypes or given.other or _uneven(given))):
         if given is None and len(names) > 1 and not set(names) <= ROLES:
             example = " ".join(f"--at {n}=1" for n in names)
             raise UsageError(f"the formula has {len(names)} inputs, and no grid is known for them: "
                              f"give values with {example}.")  # fmt: skip
+        _no_against(asked)
         return of_scalar(asked, quantity_of(truth, constants))
+    _no_against(asked)
     if given is None:
         example = " ".join(f"--at {n}=1,0.5" for n in names)
         raise UsageError(f"the formula is one of vectors, and no grid is known for them: give {example}.")
@@ -124,9 +167,12 @@ def of_truth(asked: Asked, truth: Expression) -> Job:
     return _at_vectors(asked, subject, problem, given)
 
 
-def _at_vectors(asked: Asked, subject: Subject, problem: Problem, given: Given) -> Job:
+def _no_against(asked: Asked) -> None:
     if asked.request.against:
         raise UsageError("--against needs a --quantity: it names a stock formulation of one.")
+
+
+def _at_vectors(asked: Asked, subject: Subject, problem: Problem, given: Given) -> Job:
     if isinstance(subject, ExpressionSubject):
         subject = _plain(subject)
     task = VectorTask(
@@ -168,6 +214,10 @@ def _finite(given: Given) -> bool:
     lengths = {len(v) for v in given.real.values()}
     values = (x for v in given.real.values() for x in v)
     return not given.other and len(lengths) == 1 and all(math.isfinite(x) for x in values)
+
+
+def _uneven(given: Given) -> bool:
+    return len({len(v) for v in given.real.values()}) > 1
 
 
 def _points(given: Given, quantity: Quantity) -> Points:

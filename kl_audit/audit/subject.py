@@ -90,6 +90,10 @@ def match_names(
             have = ", ".join(inputs)
             raise UsageError(f"--args: '{role}' is no input of the quantity, which takes {have}.")
         names[found] = name or role
+    unknown = [n for n in (*names.values(), *constants) if n not in expression.names]
+    if unknown:
+        have = ", ".join(expression.names)
+        raise UsageError(f"expression: there is no '{unknown[0]}' in it; its names are {have}.")
     free = [n for n in expression.names if n not in names.values() and n not in constants]
     for name in list(free):
         left = tuple(i for i in inputs if i not in names)
@@ -104,10 +108,6 @@ def match_names(
             f"expression: '{free[0]}' is none of the inputs ({', '.join(inputs)}); map it with "
             f"--args {inputs[0]}={free[0]}, or give it a value with --with {free[0]}=VALUE."
         )
-    unknown = [n for n in (*names.values(), *constants) if n not in expression.names]
-    if unknown:
-        have = ", ".join(expression.names)
-        raise UsageError(f"expression: there is no '{unknown[0]}' in it; its names are {have}.")
     for name, value in constants.items():
         if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
             raise UsageError(f"--with {name}={value}: expected a number in an expression.")

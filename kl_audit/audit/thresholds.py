@@ -3,7 +3,8 @@
 In a 16-bit format every value is looked at.  In a wider one, a place where results turn from right to
 wrong once (an overflow, the first NaN gradient) is bracketed on a ladder and bisected down to
 neighbouring numbers; the end of the zone near 0 where digits cancel is ragged, and is searched for in
-ever finer samples: the value found is exact as a witness, and a lower bound as a limit.
+ever finer samples, in float32 until every number of the next sixteenth is right: the value found is exact
+as a witness, and a lower bound as a limit.
 """
 
 from __future__ import annotations
@@ -123,16 +124,17 @@ def _last_wrong(along: _Along, sign: int, level: float) -> float:
     if not len(hits):
         return 0.0
     last = float(ladder[hits[-1]])
-    high = min(1.0, last * 1.5)
-    for _ in range(12):
-        inner = between(fmt, last, high, 4096)
+    # Samples of the next half octave, then all of the next sixteenth (float32), until none is wrong.
+    steps = [(1.5, 4096), (1.15, 4096)] + ([(1.0625, 1 << 20)] if fmt.bits == 32 else [(1.01, 4096)])
+    step = 0
+    while step < len(steps):
+        factor, count = steps[step]
+        inner = between(fmt, last, min(1.0, last * factor), count)
         hits = np.flatnonzero(wrong(inner)) if len(inner) else np.array([])
-        if not len(hits):
-            if len(inner) < 4096:
-                break
-            high = last + (high - last) / 4
-            continue
-        last = float(inner[hits[-1]])
+        if len(hits):
+            last = float(inner[hits[-1]])
+        else:
+            step += 1
     return last
 
 

@@ -28,6 +28,7 @@ class Problem:
     lower: Callable[[Case], float | None] = lambda case: None
     upper: Callable[[Case], float | None] = lambda case: None
     zero_on_identical: bool = False
+    elementwise: bool = False  #: each gradient entry is held by itself, not against the largest
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class Tried:
     skipped: str | None = None
     failed: str | None = None
     result: Format | None = None
+    flushes: bool = False  #: the back end is probed to flush subnormal results
     cases: int = 0
     points: int = 0
     max_ulp: float = 0.0

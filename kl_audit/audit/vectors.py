@@ -126,7 +126,7 @@ def _remedy(
             like = next((r for r in rows if r.output == row.output and r.wrt == row.wrt), rows[0])
             text = f"{f.name} passes {where}: {f.formula}"
             shown = Formulation(f.name, f.quantity, f.fn, f.formula, f.source, None)
-            return Remedy(shown, "pass", like.max_ulp, like.max_rel, text)
+            return Remedy(shown, "pass", like.max_ulp, like.max_rel, text, row.max_rel)
         names.append(f.name)
     tried = ", ".join(names) or "none is known"
     return Remedy(None, None, None, None, f"no stock formulation passes {where} ({tried})")

@@ -33,6 +33,9 @@ ELEMENTS = 64
 #: Elements of a probing call of a function that must be called once for each.
 FEW = 8
 
+#: Ordinary inputs times this are beyond every usual clamp, and within float16.
+FAR = 40.0
+
 #: Seconds after which a call, or the whole audit, is called slow.
 SLOW_CALL, SLOW_AUDIT = 0.1, 60.0
 
@@ -87,13 +90,22 @@ class _Trial:
 
     def _offer(self) -> Taken:
         """Call once in the shape of the plan; notes whether the inputs were changed."""
-        xp, arrays = self.make(self.backend, self.columns)
+        xp, returned = self._watched(self.columns)
+        return resolve(xp, returned, self.output, len(self.columns[0]))
+
+    def _watched(self, columns: tuple[FloatArray, ...]) -> tuple[Any, Any]:
+        xp, arrays = self.make(self.backend, columns)
         before = [bits(xp, x) for x in arrays]
         with self.listening():
             returned = invoke(self.loaded, self.binding, self.plan, xp, tuple(arrays))
         if before != [bits(xp, x) for x in arrays]:
             self.mutated = True
-        return resolve(xp, returned, self.output, len(self.columns[0]))
+        return xp, returned
+
+    def far(self) -> None:
+        """Call with inputs beyond the usual clamps, which some apply in place."""
+        with contextlib.suppress(CandidateError):
+            self._watched(tuple((c * c.dtype.type(FAR)).astype(c.dtype) for c in self.columns))
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -129,6 +141,7 @@ def probe(
     make = make or (lambda b, arrays: b.arrays(arrays, device))
     trial = _Trial(loaded, binding, backend, make, columns, output, device)
     taken = trial.accept()
+    trial.far()
     trial.output = taken.key
     trial.plan = replace(trial.plan, copies=trial.mutated)
     facts = [
@@ -175,7 +188,11 @@ def _mixing(trial: _Trial, values: FloatArray, facts: list[Fact]) -> None:
     if trial.plan.pointwise or any(f.flag == "random" for f in facts):
         return
     half = len(trial.columns[0]) // 2
-    changed = tuple(np.concatenate([c[:half], c[:half], c[2 * half :]]) for c in trial.columns)
+    # Halved and turned round: another mean, another order, and still log-probabilities.
+    changed = tuple(
+        np.concatenate([c[:half], (c[half:][::-1] * c.dtype.type(0.5)).astype(c.dtype)])
+        for c in trial.columns
+    )
     if trial.run(changed)[0][:half].tobytes() != values[:half].tobytes():
         text = "the result of an element depends on the others (a mean or a scan within)"
         facts.append(Fact("mixes", text, blocks=True))

@@ -98,13 +98,17 @@ def command(
     from kl_audit.report.audited import report_of
 
     destinations = parse_destinations(output_format or [], out)
-    job = prepare(
-        Request(
-            target, expr, quantity, truth, args, tuple(with_ or ()), output, tuple(at or ()), only,
-            tuple(against or ()), tuple(backend or ()), tuple(mode or ()), device, tuple(dtype or ()),
-            grid, per_decade, tuple(size or ()), clamp, max_rel, max_ulp, seed, top, explain,
-        )
-    )  # fmt: skip
+    try:
+        job = prepare(
+            Request(
+                target, expr, quantity, truth, args, tuple(with_ or ()), output, tuple(at or ()), only,
+                tuple(against or ()), tuple(backend or ()), tuple(mode or ()), device, tuple(dtype or ()),
+                grid, per_decade, tuple(size or ()), clamp, max_rel, max_ulp, seed, top, explain,
+            )
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        typer.echo("kl-audit: interrupted before anything was measured.", err=True)
+        raise typer.Exit(130) from None
     done = []
     interrupted = False
     # What the function prints is told once, as a fact, and must not end up within the report.
@@ -122,7 +126,8 @@ def command(
     if done or not interrupted:
         write(report, destinations, verbose, quiet)
     if interrupted:
-        typer.echo("kl-audit: interrupted; the rows above are complete.", err=True)
+        told = "the rows above are complete" if done else "no row was finished"
+        typer.echo(f"kl-audit: interrupted; {told}.", err=True)
         raise typer.Exit(130)
     if len(report.results) == report.summary.skipped:
         typer.echo("kl-audit: nothing was measured: every row is skipped (see the report).", err=True)

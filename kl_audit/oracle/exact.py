@@ -218,7 +218,9 @@ def certify(reference: Reference, inputs: tuple[float, ...], fmt: Format, at_lea
 
 
 def decimal(value: Fraction, digits: int = 30) -> str:
-    """Return ``value`` as a decimal string of ``digits`` significant digits."""
+    """Return ``value`` as a decimal string of ``digits`` significant digits; ``inf`` beyond all formats."""
+    if abs(value) >= Fraction(2) ** (EXPONENT_LIMIT - 1):
+        return "inf" if value > 0 else "-inf"
     with mpmath.workprec(int(digits * 3.33) + 64):
         number = mpmath.mpf(value.numerator) / mpmath.mpf(value.denominator)
         return str(mpmath.nstr(number, digits, strip_zeros=True, min_fixed=-5, max_fixed=16))

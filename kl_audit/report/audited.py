@@ -72,6 +72,7 @@ def _remedy(remedy: Remedy | None) -> RemedyModel | None:
         verdict=remedy.verdict,  # type: ignore[arg-type]
         max_ulp_error=remedy.max_ulp,
         max_rel_error=remedy.max_rel,
+        audited_rel_error=remedy.was,
         text=remedy.text,
     )
 

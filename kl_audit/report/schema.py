@@ -113,6 +113,7 @@ class RemedyModel(Model):
     verdict: Verdict | None
     max_ulp_error: Number | None
     max_rel_error: Number | None
+    audited_rel_error: Number | None = Field(description="of what it replaces, over the same inputs")
     text: str
 
 

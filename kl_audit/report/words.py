@@ -150,7 +150,7 @@ def remedies(rows: list[Result]) -> list[str]:
         if members[0].remedy and members[0].remedy.formulation:
             lines += [
                 f"  {target(r)}: relative error {short(r.remedy.max_rel_error)}, "
-                f"{r.formulation} {short(r.max_rel_error)}"
+                f"{r.formulation} {short(r.remedy.audited_rel_error)}"
                 for r in members
                 if r.remedy
             ]
