@@ -159,6 +159,19 @@ def add_gradient(
         i = int(np.argmax(np.where(good, np.abs(right), 0)))
         row.zeros += 1
         row.add("KLA402", "exactly 0 where it must pull,", "error", _witness(case, i, got, exact))
+    _direction(row, case, got, right, exact, good, size)
+
+
+def _direction(
+    row: Tried,
+    case: Case,
+    got: Float64Array,
+    right: Float64Array,
+    exact: Output,
+    good: BoolArray,
+    size: float,
+) -> None:
+    """Judge the entries that are numbers: their errors, and where the whole gradient points."""
     # Entries are rounded to the smallest number of the format at best.
     with np.errstate(invalid="ignore"):
         off = np.where(good, np.abs(got - right), 0.0)

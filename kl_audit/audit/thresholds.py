@@ -3,8 +3,8 @@
 In a 16-bit format every value is looked at.  In a wider one, a place where results turn from right to
 wrong once (an overflow, the first NaN gradient) is bracketed on a ladder and bisected down to
 neighbouring numbers; the end of the zone near 0 where digits cancel is ragged, and is searched for in
-ever finer samples, in float32 until every number of the next sixteenth is right: the value found is exact
-as a witness, and a lower bound as a limit.
+ever finer samples, in float32 (where truths come in bulk) until every number of the next sixteenth is right:
+the value found is exact as a witness, and a lower bound as a limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kl_audit.audit.along import between, first_true, magnitudes, results_at, truth_at
-from kl_audit.formats import Float64Array, FloatArray, hex_float
+from kl_audit.formats import Float64Array, FloatArray, Format, hex_float
 from kl_audit.oracle.truth import BoolArray
 from kl_audit.quantities.base import Side
 from kl_audit.sweep import Row
@@ -25,6 +25,8 @@ from kl_audit.sweep import Row
 NEAR = 1e-9
 #: The farthest log-ratio at which a first overflow or NaN is looked for.
 FAR = 2000.0
+#: So many neighbouring numbers are looked at in one go.
+SCAN = 1 << 16
 #: The levels of accuracy whose reach is told.
 LEVELS = (0.1, 0.01)
 
@@ -124,17 +126,33 @@ def _last_wrong(along: _Along, sign: int, level: float) -> float:
     if not len(hits):
         return 0.0
     last = float(ladder[hits[-1]])
-    # Samples of the next half octave, then all of the next sixteenth (float32), until none is wrong.
-    steps = [(1.5, 4096), (1.15, 4096)] + ([(1.0625, 1 << 20)] if fmt.bits == 32 else [(1.01, 4096)])
-    step = 0
-    while step < len(steps):
-        factor, count = steps[step]
-        inner = between(fmt, last, min(1.0, last * factor), count)
-        hits = np.flatnonzero(wrong(inner)) if len(inner) else np.array([])
+    for factor, count in ((1.5, 4096), (1.15, 4096)) if fmt.bits > 16 else ():
+        while True:
+            inner = between(fmt, last, min(1.0, last * factor), count)
+            hits = np.flatnonzero(wrong(inner)) if len(inner) else np.array([])
+            if not len(hits):
+                break
+            before, last = last, float(inner[hits[-1]])
+            if last < 1.002 * before:  # the next, finer look is worth more
+                break
+    # Where every truth costs a ball, half a million of them for one limit are too many.
+    bulk = along.row.side.fast is not None and fmt.bits == 32
+    return _scanned(fmt, last, wrong) if bulk else last
+
+
+def _scanned(fmt: Format, last: float, wrong: Callable[[FloatArray], BoolArray]) -> float:
+    """Return the last wrong value, all values looked at until a whole sixteenth beyond it is right."""
+    at = last
+    while at < (end := min(1.0, last * 1.0625)):
+        first = int(fmt.cast([at]).view(fmt.uint)[0])
+        final = min(first + SCAN, int(fmt.cast([end]).view(fmt.uint)[0]))
+        block = np.arange(first + 1, final + 1, dtype=fmt.uint).view(fmt.dtype)
+        if not len(block):
+            break
+        hits = np.flatnonzero(wrong(block))
         if len(hits):
-            last = float(inner[hits[-1]])
-        else:
-            step += 1
+            last = float(block[hits[-1]])
+        at = float(block[-1])
     return last
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from kl_audit.formats import Float64Array
 from kl_audit.oracle.truth import Sum
 from kl_audit.quantities.base import Candidate, Quantity, Side
-from kl_audit.quantities.scalar import K3
+from kl_audit.quantities.scalar import K3, exactly
 
 
 def _difference(policy: Float64Array, reference: Float64Array) -> Float64Array:
@@ -81,8 +81,10 @@ def weighted(q: Quantity) -> Quantity:
     def value(ops: Any, d: Any) -> Any:
         return q.value.reference(ops, d)
 
+    of_k3 = q.value.reference is K3.value.reference
+
     def slope(ops: Any, d: Any) -> Any:
-        if q.value.reference is K3.value.reference:
+        if of_k3:
             return d  # the difference below, without its cancellation
         return q.gradient.reference(ops, d) - q.value.reference(ops, d)
 
@@ -90,7 +92,7 @@ def weighted(q: Quantity) -> Quantity:
         q, name=f"weighted-{q.name}",
         summary="exp(p - stop_gradient(p)) k3(d) on policy: the value of k3, the gradient d",
         value=Side(value, q.value.fast, q.value.limits),
-        gradient=Side(slope, None, (-math.inf, math.inf)), lift=lift, base=q.name,
+        gradient=Side(slope, exactly if of_k3 else None, (-math.inf, math.inf)), lift=lift, base=q.name,
         relift=weighted,
     )  # fmt: skip
 

@@ -17,7 +17,8 @@ from kl_audit.oracle.truth import Sum
 from kl_audit.quantities.base import Quantity, Side
 
 
-def _exact(hi: Float64Array) -> Sum:
+def exactly(hi: Float64Array) -> Sum:
+    """Return hi as it is, which has no error."""
     return Sum(hi, np.zeros_like(hi), np.zeros_like(hi))
 
 
@@ -45,7 +46,7 @@ def _constant(value: float) -> Side:
     def reference(ops: Any, d: Any) -> Any:
         return d - d + int(value)
 
-    return Side(reference, lambda d: _exact(np.full_like(d, value)), (value, value))
+    return Side(reference, lambda d: exactly(np.full_like(d, value)), (value, value))
 
 
 RATIO = Quantity(
@@ -61,7 +62,7 @@ K1 = Quantity(
     "k1",
     "k1 = -d, unbiased for KL(policy || reference), of either sign",
     ("d",),
-    Side(lambda ops, d: -d, lambda d: _exact(-d), (math.inf, -math.inf)),
+    Side(lambda ops, d: -d, lambda d: exactly(-d), (math.inf, -math.inf)),
     _constant(-1.0),
     _identity,
 )
@@ -70,7 +71,7 @@ K2 = Quantity(
     "k2 = d^2/2, biased, never negative",
     ("d",),
     Side(lambda ops, d: d * d / 2, _half_square, (math.inf, math.inf)),
-    Side(lambda ops, d: d, _exact, (-math.inf, math.inf)),
+    Side(lambda ops, d: d, exactly, (-math.inf, math.inf)),
     _identity,
     nonnegative=True,
     valley=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import mpmath
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from audit.helpers import audit, findings, one, threshold
 
-SOURCE = '''
+SOURCE = """
 import time
 import numpy as np, torch, jax.numpy as jnp
 
@@ -92,7 +93,7 @@ def masked_mean(values, mask):
 
 def reversed_k3(d):
     return torch.exp(-d) + d - 1
-'''
+"""
 counter = itertools.count()
 
 
@@ -174,7 +175,6 @@ def test_a_stock_formulation_beside_a_mutating_function_is_unharmed(path):
     assert one(rows, mine=False).judgement.verdict == "pass"
 
 
-@pytest.mark.xfail(strict=True, reason="ordinary inputs are within [-2, 2]: a change beyond is not seen")
 def test_a_change_of_far_inputs_is_told_too(path):
     """np.clip(d, -20, 20, out=d) changes its input, if only beyond 20."""
     row = one(audit(f"{path}:clamps_far_in_place", quantity="k3", only="value", **GRID))
@@ -192,7 +192,7 @@ def test_a_random_function_is_a_skipped_row(path):
 
 def test_a_slow_function_is_told(path, monkeypatch):
     """A call that takes longer than the limit (a tenth of a second; here a hundredth) is a fact."""
-    from kl_audit.callee import probe
+    probe = importlib.import_module("kl_audit.callee.probe")  # the package has a function of that name
 
     assert probe.SLOW_CALL == 0.1
     monkeypatch.setattr(probe, "SLOW_CALL", 0.01)
@@ -219,7 +219,6 @@ def test_a_loss_on_the_default_grid_has_fewer_points(path):
     assert row.judgement.verdict == "pass"
 
 
-@pytest.mark.xfail(strict=True, reason="the probe exchanges halves whose means are the same")
 def test_a_function_that_subtracts_the_mean_is_not_judged(path):
     """exp(d - mean(d)) mixes its elements: skipped with that reason, as softmax is."""
     row = audit(f"{path}:centred", quantity="ratio", only="value", **GRID)[0]

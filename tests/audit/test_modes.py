@@ -56,9 +56,7 @@ def test_the_witness_of_a_difference_is_one():
     assert fn(d)[0].item() != finding.witness.got
 
 
-@pytest.mark.parametrize(
-    ("expr", "backend"), [("d*d/2", "torch"), ("d*d/2", "jax"), ("expm1(d) - d", "jax")]
-)
+@pytest.mark.parametrize(("expr", "backend"), [("d*d/2", "torch"), ("d*d/2", "jax"), ("expm1(d) - d", "jax")])
 def test_equal_modes_are_no_finding(expr, backend):
     """Modes that agree on every bit have no KLA106."""
     quantity = "k2" if "/" in expr else "k3"

@@ -110,7 +110,9 @@ def test_float32_log_probabilities_are_not_blamed():
 def test_a_right_formula_adds_little_to_a_ruined_input():
     """A formula in float64 adds rounding alone; what the input lost stays lost, and is told all the same."""
     expr = "d = float64(ref) - float64(policy); bfloat16(where(abs(d) < 0.1, d*d*(1/2 + d*(1/6 + d*(1/24 + d*(1/120 + d/720)))), expm1(d) - d))"  # noqa: E501
-    row = one(audit(expr=expr, quantity="k3-pair", backends="numpy", dtypes="bf16", only="value", per_decade=20))
+    row = one(
+        audit(expr=expr, quantity="k3-pair", backends="numpy", dtypes="bf16", only="value", per_decade=20)
+    )
     naive = {p.lo: p for p in rows("bf16").rounding}
     for part in row.rounding:
         assert part.input_max == naive[part.lo].input_max

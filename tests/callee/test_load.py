@@ -183,10 +183,10 @@ def test_a_relative_import_in_a_file_has_a_hint(write):
 
 def test_a_missing_name_shows_what_is_there(write):
     """Close names first, then the callables that the module itself defines."""
-    write("mine.py", "from json import dumps\ndef kl_loss(d): pass\ndef other(d): pass\n_x = 1\n")
+    write("ours.py", "from json import dumps\ndef kl_loss(d): pass\ndef other(d): pass\n_x = 1\n")
     write("bare.py", "VALUE = 1\n")
-    assert says("mine:kl_los") == "'mine' has no 'kl_los'; did you mean kl_loss? It has kl_loss, other."
-    assert says("mine:zzz") == "'mine' has no 'zzz'. It has kl_loss, other."
+    assert says("ours:kl_los") == "'ours' has no 'kl_los'; did you mean kl_loss? It has kl_loss, other."
+    assert says("ours:zzz") == "'ours' has no 'zzz'. It has kl_loss, other."
     assert says("bare:zzz") == "'bare' has no 'zzz', and nothing that can be called."
     write("many.py", "".join(f"def f{i:02}(): pass\n" for i in range(12)))
     assert says("many:zzz").endswith("f08, f09 and 2 more.")
