@@ -50,8 +50,9 @@ def case(tag="", **inputs):
 def run(problem, fn, cases, fmt=FP32, target=TORCH, max_rel=0.01, max_ulp=None, **more):
     """Try a candidate; return (value row, gradient rows)."""
     outputs = ("value", "gradient")
-    rows = try_out(problem, "candidate", fn, fmt, target, cases, Truths(problem, fmt), Bounds(max_ulp, max_rel),
-                   outputs, more.pop("dtypes", {}), **more)  # fmt: skip
+    truths, bounds = Truths(problem, fmt), Bounds(max_ulp, max_rel)
+    rows = try_out(problem, "candidate", fn, fmt, target, cases, truths, bounds, outputs,
+                   more.pop("dtypes", {}), **more)  # fmt: skip
     return rows[0], rows[1:]
 
 

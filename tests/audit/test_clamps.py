@@ -102,7 +102,7 @@ def test_a_narrow_clamp_is_found_at_its_own_edge(dtype, form):
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_s1_with_the_clamp(backend):
-    """Clamp after exp at d = 100: the value is 10 and right, the gradient NaN and found by the default grid."""
+    """Clamp after exp at d = 100: the value is 10, right; the default grid finds the gradient NaN."""
     rows = eager(expr=CLAMP_OUT, quantity="k3", backends=backend, only="gradient", explain=False)
     slope = one(rows, "gradient")
     assert "KLA401" in findings(slope, "error")

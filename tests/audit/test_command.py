@@ -88,8 +88,9 @@ def test_exit_codes(args, code):
 def test_the_report_validates_against_the_printed_schema(tmp_path):
     """Fail, pass and skipped rows, thresholds, input rounding, remedy and stock rows: all in the schema."""
     schema = json.loads(kl_audit("schema", "report").stdout)
-    found = report("--expr", "d = ref - policy; exp(d) - d - 1", "--quantity", "k3", "--dtype", "bf16",
-                   "--against", "hybrid-poly", "--per-decade", "20", "--grid", "decades", *QUICK, code=1)  # fmt: skip
+    found = report("--expr", "d = ref - policy; exp(d) - d - 1", "--quantity", "k3",
+                   "--dtype", "bf16", "--against", "hybrid-poly", "--per-decade", "20",
+                   "--grid", "decades", *QUICK, code=1)  # fmt: skip
     jsonschema.validate(found, schema)
     mine, stock, slope = (
         next(r for r in found["results"] if (r["role"], r["output"]) == key)
@@ -176,7 +177,7 @@ def test_text_tells_what_breaks_where_and_what_to_do():
 
 
 def test_the_error_beside_a_remedy_is_over_the_same_inputs():
-    """ "relative error 1.0e-7, expr 1.2e5": both are the greatest over |d| of 1e-6 or more, as --max-rel is."""
+    """ "relative error 1.0e-7, expr 1.2e5": both over |d| of 1e-6 or more, as --max-rel is."""
     done = kl_audit("audit", "--expr", NAIVE, "--quantity", "k3", "--only", "value", *QUICK, code=1)
     shown = float(re.search(r"relative error \S+, expr (\S+)", done.stdout)[1])
     judged = float(re.search(r"relative error (\S+) > 0.01", done.stdout)[1])
@@ -261,10 +262,11 @@ def test_interruption_before_the_first_row_does_not_speak_of_rows(tmp_path):
 
 
 def test_help_explains_every_option():
-    """--help names every option with a sentence."""
+    """--help names every option."""
     done = kl_audit("audit", "--help", code=0)
     for option in ("--expr", "--quantity", "--truth", "--args", "--with", "--output", "--at", "--only",
-                   "--against", "--backend", "--mode", "--dtype", "--grid", "--per-decade", "--size", "--clamp",
+                   "--against", "--backend", "--mode", "--dtype", "--grid",
+                   "--per-decade", "--size", "--clamp",
                    "--max-rel", "--max-ulp", "--seed", "--top", "--explain"):  # fmt: skip
         assert option in done.stdout
 

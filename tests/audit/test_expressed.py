@@ -102,7 +102,7 @@ def test_many_kinks_among_many_points_are_told_apart():
 
 
 def test_a_constant_is_exactly_what_was_given():
-    """--with beta=0.1 is the float64 number 0.1 in the truth, and 0.1 rounded to the dtype in the candidate."""
+    """--with beta=0.1 is the float64 number 0.1 in the truth, and 0.1 rounded to dtype in the candidate."""
     q = quantity_of(parse("beta*d"), {"beta": 0.1})
     assert q.inputs == ("d",)
     assert q.value.exact((3.0,), FP32) == 3 * Fraction(0.1)

@@ -110,7 +110,8 @@ GRID = {"grid": "0.1:1:21", "explain": False, "modes": "eager"}
 
 @pytest.mark.parametrize(
     ("name", "backends"),
-    [("torch_k3", ["torch"]), ("jax_k3", ["jax"]), ("numpy_k3", ["numpy"]), ("any_k2", ["numpy", "torch", "jax"])],
+    [("torch_k3", ["torch"]), ("jax_k3", ["jax"]), ("numpy_k3", ["numpy"]),
+     ("any_k2", ["numpy", "torch", "jax"])],
 )  # fmt: skip
 def test_a_function_runs_in_the_framework_that_it_uses(path, name, backends):
     """The framework is found from what the code names; a function that names none runs in all."""

@@ -101,7 +101,7 @@ def test_a_switched_off_compiler_is_a_skipped_row():
 
 
 def test_gradients_of_modes_are_compared():
-    """jax.jit simplifies the derivative of the expm1 form, (expm1(d) + 1) - 1: right there, naive op by op."""
+    """jax.jit simplifies the derivative of the expm1 form, (expm1(d) + 1) - 1: right; op by op, naive."""
     rows = by_mode(audit(expr=EXPM1, quantity="k3", backends="jax", only="gradient", per_decade=20,
                          explain=False), "gradient")  # fmt: skip
     plain, jit = one([rows["jax-eager"]], "gradient"), one([rows["jax-jit"]], "gradient")

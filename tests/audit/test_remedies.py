@@ -95,7 +95,7 @@ def judge_again(kind, output, fn, fmt, limit):
     ],
 )  # fmt: skip
 def test_the_remedy_passes_when_it_is_judged_again(kind, quantity, expr, dtype, output):
-    """The form fails; the formulation recommended is within 1 % of mpmath everywhere, with its own figures."""
+    """The form fails; the formulation recommended is within 1 % of mpmath, with its own figures."""
     row = one(eager(expr=expr, quantity=quantity, dtypes=dtype, only=output), output)
     assert row.judgement.verdict == "fail"
     stock = row.remedy.formulation
