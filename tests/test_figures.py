@@ -16,6 +16,10 @@ from kl_audit.formats import FP32
 
 ALL = ("naive", "naive-grouped", "expm1", "hybrid", "hybrid-upcast", "clamp-out", "clamp-in-out")
 
+#: 643 on one kind of CPU, 644 on another, with the same versions: XLA's code is for the CPU that runs it.
+#: A figure that belongs to the machine is counted on it, by the plain loop below.
+COUNTED = None
+
 #: (negatives, false zeros, worst ulp, its bits, non-monotone) of exhaustive sweeps.
 FP16 = {
     ("naive", "torch-eager"): (1966, 12044, 16366.01465, "0x15ff", 816),
@@ -28,7 +32,7 @@ FP16 = {
     ("expm1", "jax-eager"): (1023, 4095, 228.2067991, "0x2341", 2694),
     ("expm1", "jax-jit"): (1023, 4095, 228.2067991, "0x2341", 2694),
     ("hybrid", "torch-eager"): (0, 461, 124.622819, "0x23f9", 268),
-    ("hybrid", "jax-jit"): (0, 461, 228.2067991, "0x2341", 643),
+    ("hybrid", "jax-jit"): (0, 461, 228.2067991, "0x2341", COUNTED),
     ("hybrid-upcast", "torch-eager"): (0, 0, 0.5076499, "0xa512", 0),
     ("hybrid-upcast", "numpy-eager"): (0, 0, 0.5301797, "0xa1e9", 0),
     ("hybrid-upcast", "jax-jit"): (0, 0, 0.5296552, "0xa148", 0),
@@ -49,6 +53,22 @@ BF16 = {
 WHERE = ("torch/eager", "numpy/eager", "jax/eager", "jax/jit")
 
 
+def _wrong_steps_of_jitted_hybrid():
+    """Count the neighbouring float16 numbers from which jax.jit's hybrid steps towards 0 the wrong way."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+    form = jax.jit(
+        lambda d: jnp.where(jnp.abs(d) < 1e-2, d * d / 2 * (1 + d / 3 + d * d / 12), jnp.expm1(d) - d)
+    )
+    steps = 0
+    for sign in (0, 0x8000):
+        d = np.arange(sign, sign + 0x7C00, dtype=np.uint16).view(np.float16)  # away from 0
+        y = np.asarray(form(jnp.asarray(d))).astype(np.float64)
+        y = y[np.isfinite(y)]  # beyond the overflow all are infinite
+        steps += int(np.count_nonzero(y[1:] < y[:-1]))
+    return steps
+
+
 @pytest.mark.parametrize(("dtype", "expected"), [("fp16", FP16), ("bf16", BF16)])
 def test_exhaustive_16_bit_figures(measure, dtype, expected):
     """Every finite 16-bit value gives the counts and worst errors derived independently."""
@@ -58,7 +78,8 @@ def test_exhaustive_16_bit_figures(measure, dtype, expected):
         tally = row.tally
         assert tally.negatives.n == negatives, key
         assert tally.false_zeros.n == zeros, key
-        assert tally.nonmonotone.n == nonmonotone, key
+        steps = _wrong_steps_of_jitted_hybrid() if nonmonotone is COUNTED else nonmonotone
+        assert tally.nonmonotone.n == steps, key
         assert tally.nonfinite.n == 0, key
         assert judgement.max_ulp == pytest.approx(ulp, rel=1e-6), key
         if bits is not None:

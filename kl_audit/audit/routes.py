@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 
 import numpy as np
 
 from kl_audit.audit.at import Given
 from kl_audit.audit.expressed import quantity_of, reference_of
+from kl_audit.audit.infinite import problem_at_infinity
 from kl_audit.audit.job import Asked, Job
 from kl_audit.audit.log_ratio import Task, clamp_of
 from kl_audit.audit.subject import LETTERS, CallableSubject, ExpressionSubject, Subject, match_names
@@ -19,7 +19,7 @@ from kl_audit.backends import CandidateError, Unavailable
 from kl_audit.callee import bind
 from kl_audit.callee.roles import find_role
 from kl_audit.errors import UsageError, unknown
-from kl_audit.expression import Expression, parse
+from kl_audit.expression import Expression
 from kl_audit.formulations import find_formulations
 from kl_audit.formulations.vectors import vector_formulations_of
 from kl_audit.grids import Grid, Points
@@ -28,13 +28,6 @@ from kl_audit.quantities.vector_base import Case, VectorQuantity
 from kl_audit.selection import grid_for
 from kl_audit.sweep import Target
 
-#: The quantities of the log-ratio as formulas on arrays, for inputs that are infinite: no grid holds them.
-FORMULAS = {
-    "k1": "-d", "k2": "d^2 / 2", "k3": "exp(d) - 1 - d", "ratio": "exp(d)", "exp": "exp(d)",
-    "expm1": "expm1(d)", "log1mexp": "log1p(-exp(x))", "log-sigmoid": "log_sigmoid(x)",
-    "weighted-k3": "exp(sg(d) - d) * (exp(d) - 1 - d)",
-    "weighted-k3-pair": "d = reference - policy; exp(policy - sg(old)) * (exp(d) - 1 - d)",
-}  # fmt: skip
 #: Formulas of these inputs alone have a grid: that of the log-ratio.
 ROLES = {"policy", "reference", "old"}
 
@@ -69,17 +62,7 @@ def _at_infinity(asked: Asked, subject: Subject, quantity: Quantity, given: Give
     """Audit a quantity of the log-ratio as a formula on arrays, which may be infinite."""
     if len({len(v) for v in given.real.values()}) > 1 or given.other:
         raise UsageError(f"--at: {quantity.name} takes as many values of each input, and numbers only.")
-    if quantity.name in ("expression", *FORMULAS):
-        text = FORMULAS.get(quantity.name, quantity.summary)
-    else:
-        text = f"d = reference - policy; {FORMULAS[quantity.base_name]}"
-    clamp = _clamp(asked, subject, quantity)
-    if clamp is not None:
-        text = _clamped(text, clamp)
-    problem = Problem(
-        quantity.name, quantity.inputs, quantity.inputs, quantity.inputs,
-        reference_of(parse(text), {}), elementwise=True,
-    )  # fmt: skip
+    problem = problem_at_infinity(quantity, _clamp(asked, subject, quantity))
     return _at_vectors(asked, subject, problem, given)
 
 
@@ -93,21 +76,6 @@ def _clamp(asked: Asked, subject: Subject, quantity: Quantity) -> Clamp | None:
         except (Unavailable, CandidateError):
             continue
     return setting if isinstance(setting, Clamp) else None
-
-
-def _clamped(text: str, clamp: Clamp) -> str:
-    """Return a formula of d, or of the pair, under a clamp."""
-    before, semicolon, body = text.rpartition(";")
-
-    def limits(pair: tuple[float, float]) -> str:
-        return ", ".join(repr(x) if math.isfinite(x) else "None" for x in pair)
-
-    if clamp.input is not None:
-        before, semicolon = f"{before}{semicolon} c = clip(d, {limits(clamp.input)})", ";"
-        body = re.sub(r"\bd\b", "c", body)
-    if clamp.output is not None:
-        body = f"clip({body}, {limits(clamp.output)})"
-    return f"{before}{semicolon} {body}"
 
 
 def of_vector(asked: Asked, vector: VectorQuantity) -> Job:
@@ -153,9 +121,9 @@ def of_truth(asked: Asked, truth: Expression) -> Job:
             example = " ".join(f"--at {n}=1" for n in names)
             raise UsageError(f"the formula has {len(names)} inputs, and no grid is known for them: "
                              f"give values with {example}.")  # fmt: skip
-        _no_against(asked)
+        _no_stock(asked)
         return of_scalar(asked, quantity_of(truth, constants))
-    _no_against(asked)
+    _no_stock(asked)
     if given is None:
         example = " ".join(f"--at {n}=1,0.5" for n in names)
         raise UsageError(f"the formula is one of vectors, and no grid is known for them: give {example}.")
@@ -167,9 +135,12 @@ def of_truth(asked: Asked, truth: Expression) -> Job:
     return _at_vectors(asked, subject, problem, given)
 
 
-def _no_against(asked: Asked) -> None:
+def _no_stock(asked: Asked) -> None:
+    """Refuse what is known of stock quantities only."""
     if asked.request.against:
         raise UsageError("--against needs a --quantity: it names a stock formulation of one.")
+    if asked.request.clamp not in ("auto", "none"):
+        raise UsageError("--clamp needs a --quantity: in a formula, clip(...) says the same.")
 
 
 def _at_vectors(asked: Asked, subject: Subject, problem: Problem, given: Given) -> Job:
