@@ -44,9 +44,11 @@ app.command("schema")(schema.command)
 
 
 def main() -> None:
-    """Run kl-audit; a UsageError is one line on stderr and exit code 2."""
+    """Run kl-audit; whatever cannot be understood is one line on stderr and exit code 2."""
     try:
-        app()
+        sys.exit(app(standalone_mode=False))  # None, or the code of a typer.Exit
+    except typer.Abort:
+        sys.exit(1)
     except UsageError as error:
         sys.stderr.write(f"kl-audit: {error}\n")
         sys.exit(2)
@@ -57,3 +59,13 @@ def main() -> None:
         # The reader went away (| head); Python must not complain about it while it shuts down.
         sys.stderr.close()
         sys.exit(0)
+    except Exception as error:
+        # The parser's own errors: of click, or of the copy of it that newer typers carry.
+        if not hasattr(error, "format_message"):
+            raise
+        text = " ".join(error.format_message().split())
+        if text:  # without arguments the help was shown instead
+            where = getattr(getattr(error, "ctx", None), "command_path", "kl-audit")
+            text = f"{text[0].lower()}{text[1:].removesuffix('.')}"
+            sys.stderr.write(f"kl-audit: {text}{'' if text[-1] in '?!' else '.'} See {where} --help.\n")
+        sys.exit(2)

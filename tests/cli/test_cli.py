@@ -78,6 +78,37 @@ def test_bad_input_is_one_line_and_exit_2(args, words):
         assert word in line
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["audti"], ["no such command 'audti'", "'audit'", "See"]),
+        (["audit", "--formt", "json"], ["no such option: --formt", "--output-format", "audit --help"]),
+        (["sweep", "--per-decade", "x"], ["invalid value for '--per-decade'", "integer", "sweep --help"]),
+        (["sweep", "--dtype"], ["'--dtype' requires an argument"]),
+        (["sweep", "a"], ["unexpected extra argument", "sweep --help"]),
+        (["schema"], ["missing argument 'name'", "schema --help"]),
+        (["audit", "--expr", "d", "--truth", "d", "--clamp", "in:-1,1"], ["--clamp needs a --quantity"]),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_parsed_is_one_line_too(args, words):
+    """A typo in a command or an option is one line as well, not a box and a second line."""
+    done = kl_audit(*args)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("kl-audit: ")
+    assert line.endswith(".")
+    for word in words:
+        assert word in line
+
+
+def test_without_arguments_there_is_the_help():
+    """kl-audit alone lists the commands and has exit code 2; stderr is silent."""
+    done = kl_audit()
+    assert (done.returncode, done.stderr.strip()) == (2, "")
+    assert "sweep" in done.stdout
+    assert "audit" in done.stdout
+
+
 def test_a_grid_file_with_text_names_file_and_line(tmp_path):
     """Text in a grid file is refused with file:line and what was expected."""
     path = tmp_path / "grid.txt"
