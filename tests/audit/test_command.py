@@ -108,11 +108,15 @@ def test_the_report_validates_against_the_printed_schema(tmp_path):
 
 
 def test_infinite_and_vector_inputs_are_strict_json():
-    """Infinities and NaN are strings in the report, inputs by name."""
+    """Infinities and NaN are strings in the report, inputs by name; the naive form is inf - inf at inf."""
     found = report(
-        "--expr", NAIVE, "--quantity", "k3", "--at", "d=inf,-inf,1", "--only", "value", *QUICK, code=0
+        "--expr", NAIVE, "--quantity", "k3", "--at", "d=inf,-inf,1", "--only", "value", *QUICK, code=1
     )
     (row,) = found["results"]
+    assert row["nan"] == 1
+    assert [(f["code"], f["witness"]["got"], f["witness"]["truth"]) for f in row["findings"]] == [
+        ("KLA201", "nan", "inf")
+    ]
     assert row["grid"]["kind"] == "cases"
     assert row["worst"]["x"]["d"] == ["inf", "-inf", 1.0]
     found = report(
