@@ -9,6 +9,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+import torch
 
 from kl_audit.audit import cases as engine
 from kl_audit.audit.cases import Truths, try_out
@@ -80,6 +81,20 @@ def test_a_right_candidate_passes():
         assert value.max_rel == pytest.approx(float(abs(got - truth) / truth), rel=1e-9)
         assert value.max_ulp == pytest.approx(float(abs(got - truth) / mpmath.mpf(2) ** -22), rel=1e-9)
     assert slope.cosine == pytest.approx(1, abs=1e-12)
+
+
+def test_the_gradient_figure_is_that_of_mpmath():
+    """The largest error of logsumexp's gradient, over its largest entry: a truth one ulp off shows."""
+    _, (slope,) = run(LSE, right_lse, [LOGITS])
+    z = torch.tensor(LOGITS.inputs["logits"].astype(np.float32), requires_grad=True)
+    (got,) = torch.autograd.grad(torch.logsumexp(z, 0), z)
+    with mpmath.workdps(50):
+        parts = [mpmath.exp(mpmath.mpf(x)) for x in LOGITS.inputs["logits"].tolist()]
+        right = [p / mpmath.fsum(parts) for p in parts]
+        errors = [abs(mpmath.mpf(g) - r) for g, r in zip(got.tolist(), right, strict=True)]
+        figure = (max(errors) - mpmath.mpf(2) ** -149) / max(right)
+    assert 0 < figure < 2**-22
+    assert slope.max_rel == pytest.approx(float(figure), rel=1e-6)
 
 
 @pytest.mark.parametrize("target", [NUMPY, TORCH, JAX], ids=str)
