@@ -25,6 +25,7 @@ CODES: dict[str, str] = {
     "KLA405": "a gradient that is not 0 where the true one is",
     "KLA501": "the log-probabilities were rounded before the formula saw them",
     "KLA601": "not rounding: the objective itself differs from the quantity (a clamp's bias)",
+    "KLA602": "not rounding: the result is right for these inputs",
     "KLA901": "the exact value could not be certified",
     "KLA902": "the bulk oracle and the exact oracle disagree",
 }

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kl_audit import __version__
-from kl_audit.cli import audit, backends, formulations, schema, sweep
+from kl_audit.cli import audit, backends, cases, formulations, repro, schema, sweep
 from kl_audit.errors import OracleError, UsageError
 
 app = typer.Typer(
@@ -38,6 +38,8 @@ def root(
 
 app.command("sweep")(sweep.command)
 app.command("audit")(audit.command)
+app.command("repro")(repro.command)
+app.add_typer(cases.app, name="cases")
 app.command("backends")(backends.command)
 app.command("formulations")(formulations.command)
 app.command("schema")(schema.command)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kl_audit.errors import UsageError
 from kl_audit.report.formats import Format, Options, find_output_format
-from kl_audit.report.schema import Report
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,12 @@ class Destination:
     path: Path | None
 
 
-def parse_destinations(specs: list[str], output: Path | None) -> list[Destination]:
+def parse_destinations(
+    specs: list[str], output: Path | None, find: Callable[[str], Format] = find_output_format
+) -> list[Destination]:
     """Read ``--output-format`` (``json``, ``json=report.json``) and ``-o``; raises UsageError.
 
-    Without a path of its own, one format may go to ``-o`` or to stdout.
+    Without a path of its own, one format may go to ``-o`` or to stdout.  ``find`` knows the formats.
     """
     found = []
     for spec in specs or ["text"]:
@@ -32,7 +35,7 @@ def parse_destinations(specs: list[str], output: Path | None) -> list[Destinatio
         if "=" in spec and not path:
             raise UsageError(f"--output-format '{spec}': no file after '='. Expected {name}=FILE.")
         to_file = path and path != "-"
-        found.append(Destination(find_output_format(name), Path(path) if to_file else None))
+        found.append(Destination(find(name), Path(path) if to_file else None))
     if output is not None and str(output) == "-":
         output = None
     loose = [d for d in found if d.path is None]
@@ -53,7 +56,7 @@ def parse_destinations(specs: list[str], output: Path | None) -> list[Destinatio
     return found
 
 
-def write(report: Report, destinations: list[Destination], verbose: bool, quiet: bool) -> None:
+def write(report: Any, destinations: list[Destination], verbose: bool, quiet: bool) -> None:
     """Write the report everywhere; ``quiet`` keeps stdout to what a file format was asked for."""
     for d in destinations:
         if d.path is not None:

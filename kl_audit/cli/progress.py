@@ -43,6 +43,10 @@ class Bar:
         """See ``sweep.Listener``."""
         self._progress.update(self._id, advance=1, what=what)
 
+    def tell(self, what: str) -> None:
+        """Say what is being done, without a step."""
+        self._progress.update(self._id, what=what)
+
     def finish(self, block: object) -> None:
         """See ``sweep.Listener``."""
         self.finished.append(str(block))

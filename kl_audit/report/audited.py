@@ -135,12 +135,12 @@ def _witness(t: Tried, w: CaseWitness) -> WitnessModel:
         bits[name] = [_bits(t.fmt, v) for v in values]
     case = w.case.name + (f" [{w.index}]" if w.index else "")
     return WitnessModel(
-        x=x, x_hex=hexes, x_bits=bits, got=w.got, got_hex=hex_float(w.got), truth=_truth(w.truth),
+        x=x, x_hex=hexes, x_bits=bits, got=w.got, got_hex=hex_float(w.got), truth=truth_text(w.truth),
         ulp_error=w.ulp, case=case or None,
     )  # fmt: skip
 
 
-def _truth(truth: Fraction | float | None) -> str | None:
+def truth_text(truth: Fraction | float | None) -> str | None:
     """Return 30 digits, ``inf``, or None where there is no value."""
     if isinstance(truth, Fraction):
         return decimal(truth)

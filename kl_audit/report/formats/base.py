@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from kl_audit.report.schema import Report
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -22,4 +21,4 @@ class Format:
     """A name, and a function from a report to text."""
 
     name: str
-    write: Callable[[Report, Options], str]
+    write: Callable[[Any, Options], str]

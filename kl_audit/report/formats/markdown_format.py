@@ -12,7 +12,8 @@ _HEAD = (
 )
 
 
-def _cell(text: object) -> str:
+def cell(text: object) -> str:
+    """Return a text as the cell of a table."""
     return str("-" if text is None else text).replace("|", "\\|")
 
 
@@ -30,7 +31,7 @@ def write_markdown(report: Report, options: Options) -> str:
                 words.short(r.max_rel_error), r.negatives, r.false_zeros, r.nonfinite_mismatches,
                 words.law_cell(r), f"**{r.verdict}**" if r.verdict == "fail" else r.verdict,
             ]  # fmt: skip
-            out.append("| " + " | ".join(_cell(c) for c in cells) + " |")
+            out.append("| " + " | ".join(cell(c) for c in cells) + " |")
         out.append("")
         for title, lines in (
             ("Where it breaks", words.breaking(measured)),
