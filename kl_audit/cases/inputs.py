@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from kl_audit.audit.at import Given, parse_at
 from kl_audit.cases.model import Input, Made, Number
@@ -19,12 +21,35 @@ def given(inputs: Mapping[str, Input]) -> Given:
     """Return the inputs, in order; raises UsageError."""
     found = Given({}, {}, {})
     for name, value in inputs.items():
+        if isinstance(value, Made) and isinstance(value.values, list) and _is_listed(value):
+            found.other[name] = _exact(name, value)
+            continue
+        if isinstance(value, list) and not value:
+            found.real[name] = ()
+            continue
         made = value if isinstance(value, Made) else Made.model_validate({"values": _listed(value)})
-        one = parse_at((f"{name}{_suffix(made)}={_text(name, made, found)}",))
+        item = f"{name}{_suffix(made)}={_text(name, made, found)}"
+        try:
+            one = parse_at((item,))
+        except UsageError as error:
+            raise UsageError(f"input {str(error).removeprefix('--at ')}") from None
         found.real.update(one.real)
         found.other.update(one.other)
         found.dtypes.update(one.dtypes)
     return found
+
+
+def _is_listed(made: Made) -> bool:
+    """Whether an input is a list of indices or marks: one of it is a list too, and there may be none."""
+    return made.dtype in EXACT
+
+
+def _exact(name: str, made: Made) -> npt.NDArray[Any]:
+    kind: Any = np.int64 if made.dtype == "int" else np.bool_
+    try:
+        return np.array([int(x) for x in made.values or []], dtype=kind)
+    except ValueError:
+        raise UsageError(f"input '{name}': expected a list of {made.dtype} values.") from None
 
 
 def _listed(value: Number | list[Number]) -> str | list[Number]:

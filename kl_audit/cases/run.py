@@ -68,6 +68,8 @@ class Setup:
     own: Truths | None
     wrt: str
     eager: dict[str, Float64Array] = field(default_factory=dict)  #: by back end
+    #: true elements, each by intervals once: of thousands of inputs that takes a second
+    printed: dict[tuple[Any, ...], Truth] = field(default_factory=dict)
 
 
 def setup(part: Part) -> Setup:
@@ -76,11 +78,14 @@ def setup(part: Part) -> Setup:
     found = given(part.inputs)
     problem = problem_of(part)
     wrt = part.wrt or problem.real[0]
-    problem = replace(problem, wrt=(wrt,))
+    values = found.case(fmt)
+    small = all(np.size(values.inputs[n]) <= FEW for n in problem.real)
+    slopes = (wrt,) if part.output == "gradient" or small else ()  # of thousands of entries it takes seconds
+    problem = replace(problem, wrt=slopes)
     own = formula_of(part)
     return Setup(
-        part, fmt, found.case(fmt), found.dtypes, problem, Truths(problem, fmt),
-        None if own is None else Truths(replace(own, wrt=(wrt,)), fmt), wrt,
+        part, fmt, values, found.dtypes, problem, Truths(problem, fmt),
+        None if own is None else Truths(replace(own, wrt=slopes), fmt), wrt,
     )  # fmt: skip
 
 
@@ -177,7 +182,7 @@ def _measure(row: Row, prepared: Setup, backend: Backend, fn: Candidate, setting
     slope = None
     if part.output == "gradient":
         slope = _gradient(prepared, backend, row.mode, fn, settings.device)
-    elif _is_small(prepared) and row.mode != "compile":
+    elif prepared.problem.wrt and row.mode != "compile":
         try:
             slope = _gradient(prepared, backend, row.mode, fn, settings.device)
         except (Unavailable, CandidateError):
@@ -201,10 +206,6 @@ def _measure(row: Row, prepared: Setup, backend: Backend, fn: Candidate, setting
     else:
         row.outcome = "changed"
     blame.settle(row, _own(prepared, got, result))
-
-
-def _is_small(prepared: Setup) -> bool:
-    return all(np.size(prepared.inputs.inputs[n]) <= FEW for n in prepared.problem.real)
 
 
 def _number(
@@ -242,8 +243,11 @@ def _printed(
         return None
     if exact.truth.sum.hi.size != size:
         raise CandidateError(f"returned {size} elements, expected {exact.truth.sum.hi.size}")
-    found = truths.printed(prepared.inputs, result, index, wrt)
-    return None if isinstance(found, float) and math.isnan(found) else found
+    key = (truths is prepared.own, result.name, index, wrt)
+    if key not in prepared.printed:
+        found = truths.printed(prepared.inputs, result, index, wrt)
+        prepared.printed[key] = None if isinstance(found, float) and math.isnan(found) else found
+    return prepared.printed[key]
 
 
 def _own(prepared: Setup, got: Float64Array, result: Format) -> Truth:

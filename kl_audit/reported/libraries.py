@@ -32,3 +32,23 @@ def reciprocal_of_elu(x: Any) -> Any:
     """Return 1/(y + exp(y)) of y = elu(x), which has a pole near x = -0.6113."""
     y = F.elu(x, alpha=1.24)
     return 1 / (y + torch.exp(y))
+
+
+def product_in_tf32(x: Any, w: Any) -> Any:
+    """Return a matrix product of one row and one column, with TF32 allowed where a GPU has it."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        return (x.reshape(1, -1) @ w.reshape(-1, 1)).reshape(1)
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def rounding_error_of_sum(x: Any, y: Any) -> Any:
+    """Return what the sum x + y loses of y, which is 0 where the sum is kept in a wider type."""
+    return y - ((x + y) - x)
+
+
+def through_bfloat16(x: Any) -> Any:
+    """Return float32 numbers as bfloat16 stores them."""
+    return x.to(torch.bfloat16).to(torch.float32)
