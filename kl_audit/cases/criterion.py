@@ -14,6 +14,8 @@ from packaging.version import InvalidVersion, Version
 
 from kl_audit.cases.model import Outcome
 from kl_audit.errors import UsageError
+from kl_audit.formats import Format
+from kl_audit.ulp import overflow_threshold
 
 Truth = Fraction | float | None
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
@@ -23,6 +25,13 @@ FORMS = (
 )
 _COMPARED = re.compile(r"^(off by|above|below)\s+(\S+?)(%?)$")
 _SELECTOR = re.compile(r"^(?P<name>\*|[a-z]+(?:-[a-z]+)?)\s*(?P<versions>[<>=!~].*)?$")
+
+
+def in_format(truth: Truth, fmt: Format) -> Truth:
+    """Return a truth, infinite where it rounds to infinity in the format."""
+    if isinstance(truth, Fraction) and abs(truth) >= overflow_threshold(fmt):
+        return math.inf if truth > 0 else -math.inf
+    return truth
 
 
 def relative_error(got: float, truth: Truth) -> float | None:
@@ -93,15 +102,15 @@ def _number(text: str) -> float:
     return float.fromhex(text) if "x" in text.lower() else float(text)
 
 
-def is_reported(got: float, reported: str) -> bool:
-    """Whether a number is the reported one, to the digits that the report gives of it."""
+def is_reported(got: float, reported: str, units: float = 1.0) -> bool:
+    """Whether a number is the reported one, to ``units`` of the last digit that the report gives."""
     want = _number(reported)
     if math.isnan(want) or math.isinf(want) or "x" in reported.lower():
         return got == want or (math.isnan(got) and math.isnan(want))
     mantissa, _, exponent = reported.lower().partition("e")
     digits = len(mantissa.partition(".")[2])
     unit = 10.0 ** (int(exponent or 0) - digits)
-    return math.isfinite(got) and abs(got - want) <= unit * 1.0001
+    return math.isfinite(got) and abs(got - want) <= units * unit * (1 + 2.0**-20)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from kl_audit.cases import blame, measures
 from kl_audit.cases.criterion import (
     Truth,
     expected_outcome,
+    in_format,
     is_reported,
     parse_criterion,
     relative_error,
@@ -27,6 +29,7 @@ from kl_audit.cases.rows import Cured, Row
 from kl_audit.cases.subject import candidate_of, formula_of, problem_of
 from kl_audit.errors import OracleError, UsageError
 from kl_audit.formats import Float64Array, Format, find_format
+from kl_audit.oracle.exact import decimal
 from kl_audit.quantities.base import Candidate
 from kl_audit.quantities.vector_base import Case as Inputs
 
@@ -189,9 +192,11 @@ def _measure(row: Row, prepared: Setup, backend: Backend, fn: Candidate, setting
             slope = None  # it is shown beside the value, where there is one
     got = _wide(value if part.output == "value" else slope)
     row.seen, row.truth = _number(prepared, backend, fn, got, result, row.mode, settings)
+    kept = result if part.output == "value" else prepared.fmt
+    truth = in_format(row.truth, kept)
     _both(row, prepared, value, slope, result)
     reported = None if part.reported is None else str(part.reported)
-    row.error = relative_error(row.seen, row.truth)
+    row.error = relative_error(row.seen, truth)
     row.as_reported = None if reported is None else is_reported(row.seen, reported)
     if part.right is not None:
         row.right_holds = is_right(row.truth, str(part.right))
@@ -199,7 +204,7 @@ def _measure(row: Row, prepared: Setup, backend: Backend, fn: Candidate, setting
             row.reason = (
                 f"the case says that {part.right} is right, the certified truth is {shown(row.truth)}"
             )
-    if parse_criterion(part.reproduced_when).holds(row.seen, row.truth, reported):
+    if parse_criterion(part.reproduced_when).holds(row.seen, truth, reported):
         row.outcome = "reproduced"
     elif row.error is not None and row.error <= part.tolerance:
         row.outcome = "fixed"
@@ -290,26 +295,34 @@ def _cured(row: Row, prepared: Setup, backend: Backend, cure: Any, settings: Set
         array = at(prepared, backend, row.mode, fn, settings.device)
         result = find_format(array.dtype.name) if part.output == "value" else prepared.fmt
         fresh = replace(prepared, eager={})
-        seen, truth = _number(fresh, backend, fn, _wide(array), result, row.mode, settings)
-    except (Unavailable, CandidateError, OracleError) as error:
-        return Cured(cure, None, None, False, str(error))
-    error_ = relative_error(seen, truth)
+        seen, exact = _number(fresh, backend, fn, _wide(array), result, row.mode, settings)
+    except (Unavailable, CandidateError, OracleError) as why:
+        return Cured(cure, None, None, False, str(why))
+    truth = in_format(exact, result)
+    error = relative_error(seen, truth)
     gone = not parse_criterion(part.reproduced_when).holds(
         seen, truth, None if part.reported is None else str(part.reported)
     )
-    return Cured(cure, seen, error_, gone and error_ is not None and error_ <= part.tolerance)
+    return Cured(cure, seen, error, gone and error is not None and error <= part.tolerance)
 
 
 def is_right(truth: Truth, right: str) -> bool:
-    """Whether a certified truth is the number that a file calls right, to the digits given."""
+    """Whether a certified truth rounds to the number that a file calls right, to the digits given."""
     if truth is None:
         return right.lower() == "nan"
-    try:
-        return is_reported(float(truth), right)
-    except OverflowError:
+    if isinstance(truth, float):
+        return is_reported(truth, right)
+    want = Fraction(right) if "n" not in right.lower() and "x" not in right.lower() else None
+    if want is None:
         return False
+    digits = len(right.lower().partition("e")[0].partition(".")[2]) - int(
+        right.lower().partition("e")[2] or 0
+    )
+    return abs(truth - want) <= Fraction(10) ** -digits * Fraction(1, 2)
 
 
 def shown(truth: Truth) -> str:
     """Return a truth in decimal."""
-    return "undefined" if truth is None else f"{float(truth):.17g}"
+    if truth is None:
+        return "undefined"
+    return decimal(truth, 17) if isinstance(truth, Fraction) else str(truth)

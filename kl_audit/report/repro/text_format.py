@@ -81,7 +81,9 @@ def _missing(rows: list[CaseRow]) -> list[CaseRow]:
 def _table(rows: list[CaseRow]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     both = any(r.value is not None for r in rows)
-    names = ("value", "truth", "gradient", "truth") if both else (rows[0].measure.replace("_", " "), "truth")
+    names = ("value", "truth") if both else (rows[0].measure.replace("_", " "), "truth")
+    slopes = any(r.gradient is not None for r in rows)
+    names += ("gradient", "truth") if slopes else ()
     table.add_column("  where", no_wrap=True)
     for name in names:
         table.add_column(name, no_wrap=True)
@@ -93,7 +95,7 @@ def _table(rows: list[CaseRow]) -> Table:
         if r.outcome == "skipped":
             table.add_row(name, *("-" for _ in names), Text("skipped", style="dim"))
             continue
-        table.add_row(name, *_cells(r, both), Text(phrases.outcome(r), style=_STYLE[r.outcome]))
+        table.add_row(name, *_cells(r, both)[: len(names)], Text(phrases.outcome(r), style=_STYLE[r.outcome]))
     return table
 
 
