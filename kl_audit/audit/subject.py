@@ -58,12 +58,11 @@ class ExpressionSubject(Subject):
 
     def candidate(self) -> Candidate:
         """Return the expression as ``fn(xp, *inputs)``."""
-        expression, constants = self.expression, self.constants
+        expression = self.expression.bind(self.constants)
         order = [self.names.get(i) for i in self.inputs]
 
         def evaluate(xp: Any, *inputs: Any) -> Any:
             env = {n: x for n, x in zip(order, inputs, strict=True) if n is not None}
-            env |= {n: xp.constant(c, inputs[0]) for n, c in constants.items()}
             return expression(xp, **env)
 
         return evaluate

@@ -119,13 +119,8 @@ def candidate_of(subject: Subject, part: Part, allow_import: bool) -> Candidate:
     names = inputs_wanted(part)
     if subject.expr is not None:
         expression = parse(subject.expr)
-        constants = _numbers(part, expression)
-
-        def evaluate(xp: Any, *arrays: Any) -> Any:
-            env = dict(zip(names, arrays, strict=True))
-            return expression(xp, **env, **{n: xp.constant(c, arrays[0]) for n, c in constants.items()})
-
-        return evaluate
+        bound = expression.bind(_numbers(part, expression))
+        return lambda xp, *arrays: bound(xp, **dict(zip(names, arrays, strict=True)))
     if subject.formulation is not None:
         return _formulation(part.quantity or "", subject.formulation)
     return imported(subject.function or "", names, part.with_, allow_import)

@@ -11,6 +11,7 @@ several meanings, ``min`` and ``max`` of one array reduce it and of more are ele
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from kl_audit.expression.functions import FUNCTIONS
 from kl_audit.expression.lexer import ExpressionError
 from kl_audit.expression.lowering import lower
 from kl_audit.expression.parser import Parser
-from kl_audit.expression.tree import Call, Node, Take, to_text, walk
+from kl_audit.expression.tree import Call, Node, Take, literal, to_text, walk
 
 __all__ = ["Expression", "ExpressionError", "parse"]
 
@@ -34,6 +35,7 @@ class Expression:
     names: tuple[str, ...] = field(compare=False)  #: free variables in order of first appearance
     assignments: tuple[tuple[str, Node], ...]  #: evaluated in order, before the body
     body: Node
+    bound: tuple[tuple[str, float], ...] = field(default=(), compare=False)  #: see ``bind``
     _framework: Run = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -76,13 +78,30 @@ class Expression:
         run = self._exact if getattr(ops, "exact", False) is True else self._framework
         return run(ops, variables)
 
+    def bind(self, constants: Mapping[str, float]) -> Expression:
+        """Return the expression with numbers for some of its names, as if they were written in it.
+
+        ``clip(x, -c, c)`` is then a clip by numbers and not a maximum and a minimum of arrays.  Raises
+        UsageError where no name is left.
+        """
+        used = tuple((n, c) for n, c in constants.items() if n in self.names)
+        names = tuple(n for n in self.names if n not in constants)
+        if not names:
+            raise UsageError(f"expression: no variable is left of {', '.join(self.names)}.")
+        first = tuple((n, literal(c)) for n, c in used)
+        return Expression(self.text, names, first + self.assignments, self.body, self.bound + used)
+
     def __str__(self) -> str:
         """Return normalised text, which parses to the same tree (up to the limit of a text's length)."""
         parts = [f"{name} = {to_text(node)}" for name, node in self.assignments]
         return "; ".join([*parts, to_text(self.body)])
 
-    def __reduce__(self) -> tuple[Any, tuple[str]]:
-        return parse, (self.text,)
+    def __reduce__(self) -> tuple[Any, tuple[str, tuple[tuple[str, float], ...]]]:
+        return _again, (self.text, self.bound)
+
+
+def _again(text: str, bound: tuple[tuple[str, float], ...]) -> Expression:
+    return parse(text).bind(dict(bound)) if bound else parse(text)
 
 
 def parse(text: str) -> Expression:

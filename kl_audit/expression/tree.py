@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -88,6 +89,14 @@ PRECEDENCE = {
 }  # fmt: skip
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 COMPARE, UNARY, POSTFIX = 4, 9, 11
+
+
+def literal(value: float) -> Node:
+    """Return a number as it would be written."""
+    if math.isnan(value):
+        return Constant("nan")
+    size: Node = Constant("inf") if math.isinf(value) else Number(Fraction(abs(value)))
+    return Negate(size) if math.copysign(1.0, value) < 0 else size
 
 
 def children(node: Node) -> tuple[Node, ...]:

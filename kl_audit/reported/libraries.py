@@ -5,32 +5,44 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 
 def kl_div_of_probabilities(student: Any, teacher: Any) -> Any:
     """Return a ``kl_div`` whose target is given as probabilities."""
-    return F.kl_div(F.log_softmax(student, -1), F.softmax(teacher, -1), reduction="sum")
+    return functional.kl_div(
+        functional.log_softmax(student, -1), functional.softmax(teacher, -1), reduction="sum"
+    )
 
 
 def kl_div_of_log_probabilities(student: Any, teacher: Any) -> Any:
     """Return a ``kl_div`` whose target is given as log-probabilities."""
-    return F.kl_div(F.log_softmax(student, -1), F.log_softmax(teacher, -1), reduction="sum", log_target=True)
+    return functional.kl_div(
+        functional.log_softmax(student, -1),
+        functional.log_softmax(teacher, -1),
+        reduction="sum",
+        log_target=True,
+    )
 
 
 def kl_div_terms(student: Any, teacher: Any) -> Any:
     """Return the terms of a ``kl_div`` of log-probabilities, before they are added."""
-    return F.kl_div(F.log_softmax(student, -1), F.log_softmax(teacher, -1), reduction="none", log_target=True)
+    return functional.kl_div(
+        functional.log_softmax(student, -1),
+        functional.log_softmax(teacher, -1),
+        reduction="none",
+        log_target=True,
+    )
 
 
 def selected_log_prob(logits: Any, index: Any) -> Any:
     """Return the log-probability of one token."""
-    return F.log_softmax(logits, dim=-1).gather(-1, index.reshape(1)).squeeze(-1)
+    return functional.log_softmax(logits, dim=-1).gather(-1, index.reshape(1)).squeeze(-1)
 
 
 def reciprocal_of_elu(x: Any) -> Any:
     """Return 1/(y + exp(y)) of y = elu(x), which has a pole near x = -0.6113."""
-    y = F.elu(x, alpha=1.24)
+    y = functional.elu(x, alpha=1.24)
     return 1 / (y + torch.exp(y))
 
 

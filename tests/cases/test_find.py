@@ -40,7 +40,7 @@ def test_an_ambiguous_alias_lists_its_candidates():
 
 def test_an_unknown_case_is_told_what_is_near():
     """Or how to see all."""
-    with pytest.raises(UsageError, match="no case 'c-88' among 4. Did you mean "):
+    with pytest.raises(UsageError, match=r"no case 'c-88' among 4. Did you mean "):
         find_case("c-88", CASES)
     with pytest.raises(UsageError, match="kl-audit cases lists all"):
         find_case("zzzzzz", CASES)
@@ -60,7 +60,7 @@ def test_a_kind_is_found_by_words_of_it():
     assert find_kind("tail mass", KINDS) == "log-softmax, tail mass"
     with pytest.raises(UsageError, match="may be any of"):
         find_kind("and", KINDS)
-    with pytest.raises(UsageError, match="unknown kind 'zzz'. Known: "):
+    with pytest.raises(UsageError, match=r"unknown kind 'zzz'. Known: "):
         find_kind("zzz", KINDS)
 
 

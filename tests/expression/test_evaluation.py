@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from fractions import Fraction
 
 import mpmath
@@ -266,3 +267,48 @@ def test_exact_arithmetic_has_its_own_functions_and_constants():
         pi = staticmethod(lambda: Fraction(22, 7))
 
     assert parse("pi * x")(WithPi, x=Fraction(7)) == 22
+
+
+@pytest.mark.parametrize("value", [10.0, -2.5, 0.0, -0.0, math.inf, -math.inf, 2.0**-1074, 0.1])
+def test_a_bound_constant_is_as_if_it_were_written(value):
+    """To the sign of zero, in floats and in arrays."""
+    text = repr(value)
+    bound = parse("minimum(x + c, c)").bind({"c": value})
+    written = parse(f"minimum(x + {text}, {text})")
+    assert bound.names == ("x",)
+    for x in (0.0, 3.0, -7.5):
+        got, want = bound(ScalarOps, x=x), written(ScalarOps, x=x)
+        assert (got, math.copysign(1, got)) == (want, math.copysign(1, want))
+    got = bound(ArrayOps, x=np.array([0.0, 3.0], np.float32))
+    assert got.dtype == np.float32
+    np.testing.assert_array_equal(got, written(ArrayOps, x=np.array([0.0, 3.0], np.float32)))
+
+
+def test_a_bound_nan_is_nan():
+    """It has no way to be written but its name."""
+    assert math.isnan(parse("x + c").bind({"c": math.nan})(ScalarOps, x=1.0))
+
+
+def test_clipping_by_a_bound_constant_is_a_clip():
+    """With numbers for limits: the operations get floats, never arrays."""
+
+    class Clip(ScalarOps):
+        @staticmethod
+        def clip(x, low, high):
+            assert (type(low), type(high)) == (float, float)
+            return min(max(x, low), high)
+
+    assert parse("clip(x, -c, c)").bind({"c": 10.0})(Clip, x=1e4) == 10.0
+
+
+def test_a_bound_expression_survives_a_process_boundary():
+    """Its constants go along."""
+    again = pickle.loads(pickle.dumps(parse("c*x").bind({"c": 3.0})))
+    assert again(ScalarOps, x=2.0) == 6.0
+
+
+def test_constants_that_do_not_occur_are_left_out_and_one_name_must_stay():
+    """A formula of constants alone has no input."""
+    assert parse("x + 1").bind({"c": 3.0})(ScalarOps, x=2.0) == 3.0
+    with pytest.raises(UsageError, match="no variable is left of c"):
+        parse("c + 1").bind({"c": 3.0})

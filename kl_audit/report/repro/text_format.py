@@ -81,7 +81,7 @@ def _missing(rows: list[CaseRow]) -> list[CaseRow]:
 def _table(rows: list[CaseRow]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     both = any(r.value is not None for r in rows)
-    names = ("value", "truth") if both else (rows[0].measure.replace("_", " "), "truth")
+    names: tuple[str, ...] = ("value", "truth") if both else (rows[0].measure.replace("_", " "), "truth")
     slopes = any(r.gradient is not None for r in rows)
     names += ("gradient", "truth") if slopes else ()
     table.add_column("  where", no_wrap=True)
