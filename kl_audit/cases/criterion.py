@@ -24,6 +24,8 @@ FORMS = (
     "'above X', 'below X'"
 )
 _COMPARED = re.compile(r"^(off by|above|below)\s+(\S+?)(%?)$")
+#: A number that is called right has to have digits enough for this.
+COARSEST = 0.05
 _SELECTOR = re.compile(r"^(?P<name>\*|[a-z]+(?:-[a-z]+)?)\s*(?P<versions>[<>=!~].*)?$")
 
 
@@ -102,15 +104,37 @@ def _number(text: str) -> float:
     return float.fromhex(text) if "x" in text.lower() else float(text)
 
 
-def is_reported(got: float, reported: str, units: float = 1.0) -> bool:
-    """Whether a number is the reported one, to ``units`` of the last digit that the report gives."""
+def is_reported(got: float, reported: str) -> bool:
+    """Whether a number is the reported one, to one in the last digit that the report gives.
+
+    A report rounds or truncates.  Where it has few digits a unit may be as great as the number: no more
+    than half of it is let pass, and of 0 nothing.
+    """
     want = _number(reported)
     if math.isnan(want) or math.isinf(want) or "x" in reported.lower():
         return got == want or (math.isnan(got) and math.isnan(want))
-    mantissa, _, exponent = reported.lower().partition("e")
-    digits = len(mantissa.partition(".")[2])
-    unit = 10.0 ** (int(exponent or 0) - digits)
-    return math.isfinite(got) and abs(got - want) <= units * unit * (1 + 2.0**-20)
+    room = min(float(last_digit(reported)), abs(want) / 2)
+    return math.isfinite(got) and abs(got - want) <= room * (1 + 2.0**-20)
+
+
+def last_digit(text: str) -> Fraction:
+    """Return what one in the last digit of a decimal number is worth: 1/100 of '1.50'."""
+    mantissa, _, exponent = text.lower().partition("e")
+    return Fraction(10) ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def is_right(truth: Truth, right: str) -> bool:
+    """Whether a certified truth rounds to the number that a file calls right, to the digits given."""
+    if truth is None:
+        return right.lower() == "nan"
+    if isinstance(truth, float):
+        return is_reported(truth, right)
+    if "n" in right.lower():
+        return False
+    want = Fraction(float.fromhex(right)) if "x" in right.lower() else Fraction(right)
+    if "x" in right.lower() or want == 0:
+        return truth == want
+    return abs(truth - want) <= min(last_digit(right) / 2, Fraction(COARSEST) * abs(want))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from kl_audit.backends import CandidateError
-from kl_audit.cases.criterion import Truth
+from kl_audit.cases.criterion import Truth, relative_error
 from kl_audit.formats import Float64Array
 from kl_audit.oracle.certified import Output
 
@@ -70,6 +70,11 @@ OF_ALL: dict[str, tuple[Callable[[Float64Array, Output], float], Callable[[Outpu
     "cosine": (_cosine, lambda exact: Fraction(1)),
     "norm_ratio": (_norm_ratio, lambda exact: Fraction(1)),
 }
+
+
+def error_of(measure: str, seen: float, truth: Truth) -> float | None:
+    """Return the relative error of a number; of those that are relative errors, the number itself."""
+    return seen if measure in ("max_rel", "mode_gap") else relative_error(seen, truth)
 
 
 def mode_gap(got: Float64Array, eager: Float64Array) -> float:

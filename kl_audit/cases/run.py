@@ -20,8 +20,8 @@ from kl_audit.cases.criterion import (
     expected_outcome,
     in_format,
     is_reported,
+    is_right,
     parse_criterion,
-    relative_error,
 )
 from kl_audit.cases.inputs import given
 from kl_audit.cases.model import Case, Part
@@ -196,7 +196,7 @@ def _measure(row: Row, prepared: Setup, backend: Backend, fn: Candidate, setting
     truth = in_format(row.truth, kept)
     _both(row, prepared, value, slope, result)
     reported = None if part.reported is None else str(part.reported)
-    row.error = relative_error(row.seen, truth)
+    row.error = measures.error_of(part.measure, row.seen, truth)
     row.as_reported = None if reported is None else is_reported(row.seen, reported)
     if part.right is not None:
         row.right_holds = is_right(row.truth, str(part.right))
@@ -299,26 +299,11 @@ def _cured(row: Row, prepared: Setup, backend: Backend, cure: Any, settings: Set
     except (Unavailable, CandidateError, OracleError) as why:
         return Cured(cure, None, None, False, str(why))
     truth = in_format(exact, result)
-    error = relative_error(seen, truth)
+    error = measures.error_of(part.measure, seen, truth)
     gone = not parse_criterion(part.reproduced_when).holds(
         seen, truth, None if part.reported is None else str(part.reported)
     )
     return Cured(cure, seen, error, gone and error is not None and error <= part.tolerance)
-
-
-def is_right(truth: Truth, right: str) -> bool:
-    """Whether a certified truth rounds to the number that a file calls right, to the digits given."""
-    if truth is None:
-        return right.lower() == "nan"
-    if isinstance(truth, float):
-        return is_reported(truth, right)
-    want = Fraction(right) if "n" not in right.lower() and "x" not in right.lower() else None
-    if want is None:
-        return False
-    digits = len(right.lower().partition("e")[0].partition(".")[2]) - int(
-        right.lower().partition("e")[2] or 0
-    )
-    return abs(truth - want) <= Fraction(10) ** -digits * Fraction(1, 2)
 
 
 def shown(truth: Truth) -> str:

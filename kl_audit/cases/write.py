@@ -92,7 +92,7 @@ def new_case(draft: Draft) -> tuple[str, list[str]]:
         "reported_with": first.versions,
         "right": _right(first),
         "reproduced_when": _criterion(wrong),
-        "expected": _expected(measured),
+        "expected": _expected([r for r in rows if r.outcome != "skipped"]),
     }
     data["part"] = [_without_none(part)]
     data["last_seen"] = _last_seen(wrong)
@@ -151,5 +151,5 @@ def _last_seen(wrong: list[Row]) -> dict[str, str]:
 def _line(row: Row) -> str:
     where = f"{row.backend}-{row.mode}"
     if row.seen is None:
-        return f"{where}: skipped, {row.reason}"
+        return f"{where}: {row.outcome}, {row.reason}"
     return f"{where}: {row.seen:.9g}, right {shown(row.truth)}"

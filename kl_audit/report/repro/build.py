@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from kl_audit import __version__
 from kl_audit.cases.model import Case, Made, Part, Subject
@@ -85,14 +86,18 @@ def inputs(part: Part) -> str:
     for name, value in part.inputs.items():
         if isinstance(value, Made):
             told = value.model_dump(exclude_none=True, exclude_defaults=True)
-            text = str(told.pop("values")) if "values" in told else ""
+            text = _numbers(told.pop("values")) if "values" in told else ""
             more = ", ".join(f"{k} {v}" for k, v in told.items())
             text = f"{text} ({more})" if text else f"({more})"
         else:
-            text = str(value)
+            text = _numbers(value)
         parts.append(f"{name} = {text}")
     text = ", ".join(parts)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 3]}..."
+
+
+def _numbers(value: Any) -> str:
+    return ",".join(str(x) for x in value) if isinstance(value, list) else str(value)
 
 
 def _cure(cured: Cured) -> CureModel:
